@@ -16,9 +16,9 @@ from fedsvm.algorithms.data.columns import LabeledRows
 from fedsvm.algorithms.data.encoding import Vocabulary
 from fedsvm.scenarios.data import dataset
 from fedsvm.scenarios.data.dataset import Rows
-from fedsvm.scenarios.predict import read_arrays
 from fedsvm.scenarios.run import runner
 from fedsvm.scenarios.run.audit import GroundTruth, PartyAudit, file_audits
+from fedsvm.scenarios.saved_model import read_arrays
 from fedsvm.scenarios.schema import spec
 from tools.arguments import parser
 

@@ -24,10 +24,11 @@ from fedsvm.federation.site.program import open_steps
 from fedsvm.federation.site.terms import Terms
 from fedsvm.federation.text import quote_names
 from fedsvm.federation.transport.keys import COORDINATOR
-from fedsvm.scenarios.predict import Predictions, read_arrays
+from fedsvm.scenarios.predict import Predictions
 from fedsvm.scenarios.run.offered_terms import terms_of
 from fedsvm.scenarios.run.outcome import SITE_MODELS
 from fedsvm.scenarios.run.result import read_result
+from fedsvm.scenarios.saved_model import read_arrays
 from fedsvm.scenarios.schema import spec
 from fedsvm.scenarios.schema.base import resolve
 from fedsvm.scenarios.schema.data import ALL

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from fedsvm.algorithms.calibration import Calibration
 from fedsvm.algorithms.sklearn_parts import NotExportable
 from fedsvm.federation.arrays import FloatArray
-from fedsvm.scenarios.predict import SavedModel, read_model
 from fedsvm.scenarios.run.result import write_whole
+from fedsvm.scenarios.saved_model import SavedModel, read_model
 from fedsvm.scenarios.schema.errors import ScenarioError
 
 Format = Literal["skops", "joblib", "onnx"]

@@ -2,43 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
-from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedsvm.algorithms.algorithm import Model
-from fedsvm.algorithms.data.classes import predict_class as called_classes
-from fedsvm.algorithms.data.columns import INDICATED
-from fedsvm.algorithms.data.scaling import Scale
-from fedsvm.algorithms.registry import ALGORITHMS
+from fedsvm.algorithms.data.classes import predict_class
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.text import quote_names
 from fedsvm.scenarios.data import corrections, sources
 from fedsvm.scenarios.data.notation import is_number
+from fedsvm.scenarios.data.tables import Table
 from fedsvm.scenarios.data.text_form import TextForm
 from fedsvm.scenarios.drift import ColumnDrift, drift, sparse_rows
 from fedsvm.scenarios.run import measuring
 from fedsvm.scenarios.run.metrics import Metrics
-from fedsvm.scenarios.run.outcome import SITE_MODELS
-from fedsvm.scenarios.run.result import RunResult, read_result
+from fedsvm.scenarios.run.result import RunResult
+from fedsvm.scenarios.saved_model import SavedModel, read_model
 from fedsvm.scenarios.schema.errors import ScenarioError, nearest
+from fedsvm.scenarios.table_rows import TableRows
 
 
 @dataclass(frozen=True)
 class Predictions:
-    """decisions: (n,) positive for the second of two classes, or (n, K) of more. predicted (n,): the classes' names.
+    """The predictions of a model for n rows.
 
-    classes: all of them, in the order of the decision values.
-    called: what rows are told apart by, and by that of each of them (n,).
-    probabilities (n,): of the second class, or (n, K) of more; None of a model that gives none. doubts: what of the
-    rows' text may be meant otherwise than it was read, and warnings about values, in sentences. threshold: the decision
-    value from which a row is predicted as the second of two classes. drift: how each column differs from the training
-    rows. measured: the measures, if the rows have labels. version: of fedsvm that trained the model; "" if not known.
+    Attributes
+    ----------
+    decisions : (n,) or (n, K)
+        Decision values: positive for the second of two classes; for K > 2 classes, one column for each.
+    predicted : (n,) array of str
+        Names of the predicted classes.
+    called : tuple of str and sequence of str
+        Name of the identifier, and its value for each of the n rows.
+    probabilities : (n,) or (n, K), optional
+        Probability of the second class, or of each of K > 2 classes; None if the model gives none.
+    classes : tuple of str
+        Names of all classes, in the order of the decision values.
+    doubts : tuple of str
+        Sentences on text that may have another meaning than the one it was read with, and warnings about values.
+    threshold : float
+        Decision value from which a row is predicted as the second of two classes.
+    drift : tuple of ColumnDrift
+        How each column differs from the training rows.
+    measured : Metrics, optional
+        Measures over the rows that have labels, if they were asked for.
+    version : str
+        Version of fedsvm that trained the model; "" if it is not known.
     """
 
     decisions: FloatArray
@@ -77,114 +90,6 @@ def _quote(text: str) -> str:
     return '"' + text.replace('"', '""') + '"' if set(text) & set(',"\r\n') else text
 
 
-@dataclass(frozen=True)
-class SavedModel:
-    """A model in a run's folder, with what it takes to apply it to new rows.
-
-    Attributes
-    ----------
-    result : RunResult
-        The run's result.
-    model : Model
-        The model.
-    columns : list of str
-        Its columns.
-    scale : Scale
-        Of these.
-    classes : (K,) array of str
-        Names of the classes.
-    filled : dict of str to float
-        What replaces missing numbers, by column.
-    left_out : list of str
-        Columns that the run knew and the model does not use.
-    scaling : str
-        Kind of the scale, as `data.scale` names it.
-    ranges : dict of str to sequence of float
-        Declared ranges of columns.
-    version : str
-        Of fedsvm that trained it.
-    complete : bool
-        Whether the coordinator's file has all of the model, with its columns.
-    """
-
-    result: RunResult
-    model: Model
-    columns: list[str]
-    scale: Scale
-    classes: NDArray[np.str_]
-    filled: dict[str, float]
-    left_out: list[str]
-    scaling: str
-    ranges: dict[str, Sequence[float]]
-    version: str
-    complete: bool
-
-    def rows(
-        self,
-        source: str,
-        table: dict[str, NDArray[Any]],
-        *,
-        spare: Collection[str] = (),
-        takes_unknown: bool = False,
-    ) -> TableRows:
-        """Return a table that was read as rows for the model. spare: more columns that it may have."""
-        beside = _spare(self.result) | set(spare)
-        return TableRows(source, table, beside, self.filled, self.left_out, takes_unknown)
-
-
-def read_model(folder: Path) -> SavedModel:
-    """Return the model in a run's folder. Raises ScenarioError if there is none that can be read."""
-    result = read_result(folder)
-    if result.model is None:
-        raise ScenarioError([f"The run in {folder} has no model: {result.error}"])
-    arrays = read_arrays(folder / "model.npz")
-    earlier = f"The model in {folder} was written by an earlier version of fedsvm; run it again."
-    if "algorithm" not in arrays:
-        raise ScenarioError([earlier])
-    if (name := str(arrays["algorithm"])) not in ALGORITHMS:
-        raise ScenarioError([f"The model in {folder} is of {name!r}, which is not installed; install its package."])
-    parts = [read_arrays(path) for path in _parts(folder, result)]
-    holders = [arrays] if "columns" in arrays else parts
-    if not holders:
-        raise ScenarioError(
-            [
-                f"The model in {folder} has no columns: each site keeps the part of its own. Ask the sites for "
-                f"predictions (fedsvm coordinate --predict {folder}), or add their parts to the folder, in "
-                f"{SITE_MODELS!r}."
-            ]
-        )
-    columns = [name for each in holders for name in each["columns"].tolist()]
-    offset, unit = (np.concatenate([each[name] for each in holders]) for name in ("offset", "scale"))
-    scale = Scale(offset, unit, arrays.get("window"))
-    try:
-        model = ALGORITHMS[name].Model.from_arrays(arrays, parts)
-    except KeyError:
-        raise ScenarioError([earlier]) from None
-    if model.kept_by_sites and not parts:
-        raise ScenarioError(
-            [
-                f"The model in {folder} has no weights: only the sites have them. Predict in the folder of a run that "
-                f"holds a site's file too, in {SITE_MODELS!r}."
-            ]
-        )
-    filling, numeric = arrays.get("filling"), arrays.get("filled")
-    of = columns if numeric is None else numeric.tolist()
-    ranged = zip(arrays["ranged"].tolist(), arrays["ranges"].tolist(), strict=True) if "ranged" in arrays else ()
-    return SavedModel(
-        result,
-        model,
-        columns,
-        scale,
-        arrays["classes"],
-        filled={} if filling is None else dict(zip(of, filling.tolist(), strict=False)),
-        left_out=[column for each in [arrays, *parts] if "left_out" in each for column in each["left_out"].tolist()],
-        scaling=str(arrays["scaling"]) if "scaling" in arrays else result.scenario["data"]["scale"],
-        ranges=dict(ranged),
-        version=str(arrays.get("version", result.environment.fedsvm)),
-        complete="columns" in arrays,
-    )
-
-
 Unknown = Literal["refuse", "missing"]
 """The treatment of categories that the model does not know."""
 
@@ -199,22 +104,24 @@ def predict(
     judge: bool = False,
     decide: Callable[[FloatArray], FloatArray] | None = None,
 ) -> Predictions:
-    """Return the predictions of the model in a run's folder for the rows of `source`, a path or the name of a data set.
+    """Return the predictions of a finished run's model for new rows.
 
     Parameters
     ----------
     folder : Path
-        The run's.
+        Folder of the run.
     source : str
-        The rows.
+        The rows: the path of a table, or the name of a data set.
     identifier : str, optional
-        The column that rows are told apart by; without it they are numbered from 1.
-    unknown : {"missing", "refuse"}
-        The treatment of a category that the model does not know.
-    judge : bool
+        Column that identifies rows in the predictions; by default they are numbered from 1.
+    site : str, optional
+        Site whose corrections (`data.by_site` of the run) apply to the rows; by default only those of all sites do.
+    unknown : {"missing", "refuse"}, default "missing"
+        Treatment of a category that the model does not know.
+    judge : bool, default False
         True to measure the predictions against the labels of the rows that have one.
     decide : callable, optional
-        Returns the decision values of scaled rows. Without it the model does.
+        Function that returns the decision values of scaled rows; by default that of the model.
 
     Raises
     ------
@@ -222,51 +129,65 @@ def predict(
         The folder has no model, the rows do not have the model's columns, or a label is not one of the run's.
     """
     saved = read_model(folder)
-    form = _form(saved.result)
-    data = saved.result.scenario["data"]
+    data, form = saved.result.scenario["data"], _form(saved.result)
     table = corrections.correct_as_in_run(sources.read(source, Path(), form=form), data, site)
     read = {
         column: _without_text(values) if column in saved.columns else values for column, values in table.columns.items()
     }
-    columns, scale, model, classes = saved.columns, saved.scale, saved.model, saved.classes
-    taken = saved.rows(source, read, spare={identifier or ""}, takes_unknown=unknown == "missing")
-    origins, categories = taken.origins(columns), taken.categories(columns)
-    scaled = scale(taken.take(columns))
-    decisions = (decide or model.decision_function)(scaled)
-    drifted = drift(read, columns, origins, scale, saved.scaling, saved.ranges, categories)
-    calibration = model.calibrated
+    rows = saved.rows(source, read, spare={identifier or ""}, takes_unknown=unknown == "missing")
+    scaled = saved.scale(rows.take(saved.columns))
+    decisions = (decide or saved.model.decision_function)(scaled)
+    calibration = saved.model.calibrated
     threshold = 0.0 if calibration is None else calibration.threshold
-    predicted = classes[called_classes(decisions, threshold)]
     called = ("row", [str(number) for number in range(1, len(decisions) + 1)])
     if identifier is not None:
         called = (identifier, _identifiers(source, form, identifier))
-    chances = model.probabilities(scaled)
-    sparse = sparse_rows(read, list(dict.fromkeys(taken.origins(columns).values())))
-    doubts = (
-        *(each.doubt for each in table.forms.values() if each.doubt),
-        *(sentence for each in drifted for sentence in each.warnings()),
-        *([sparse] if sparse else []),
+    drifted = _drift(saved, rows)
+    predictions = Predictions(
+        decisions,
+        predicted=saved.classes[predict_class(decisions, threshold)],
+        called=called,
+        probabilities=saved.model.probabilities(scaled),
+        classes=tuple(saved.classes.tolist()),
+        doubts=tuple(_doubts(table, rows.origins(saved.columns), read, drifted)),
+        threshold=threshold,
+        drift=drifted,
+        version=saved.version,
     )
-    names = tuple(classes.tolist())
-    measured = None
-    if judge:
-        labels = _labels(source, read, data["label"], names)
-        if unlabeled := int(np.isnan(labels).sum()):
-            doubts += (_describe_unlabeled(unlabeled, len(labels), data["label"]),)
-        if unlabeled < len(labels):
-            measured = _measure(decisions, labels, threshold, chances)
-    return Predictions(
-        decisions, predicted, called, chances, names, doubts, threshold, drifted, measured, saved.version
-    )
+    return _judge(predictions, source, read, data["label"]) if judge else predictions
 
 
-def _measure(decisions: FloatArray, labels: FloatArray, threshold: float, chances: FloatArray | None) -> Metrics | None:
-    """Return the measures of the rows that have a label."""
+def _drift(saved: SavedModel, rows: TableRows) -> tuple[ColumnDrift, ...]:
+    """Return how each column of new rows differs from the training rows."""
+    columns = saved.columns
+    categories = rows.categories(columns)
+    return drift(rows.table, columns, rows.origins(columns), saved.scale, saved.scaling, saved.ranges, categories)
+
+
+def _doubts(
+    table: Table, origins: Mapping[str, str], read: Mapping[str, NDArray[Any]], drifted: Iterable[ColumnDrift]
+) -> Iterator[str]:
+    """Yield doubts about the text of a table, and warnings about its values."""
+    yield from (form.doubt for form in table.forms.values() if form.doubt)
+    yield from (sentence for column in drifted for sentence in column.warnings())
+    if sparse := sparse_rows(read, list(dict.fromkeys(origins.values()))):
+        yield sparse
+
+
+def _judge(predictions: Predictions, source: str, read: Mapping[str, NDArray[Any]], label: str) -> Predictions:
+    """Return predictions with their measures over the rows that have a label in the column `label`."""
+    labels = _labels(source, read, label, predictions.classes)
     known = ~np.isnan(labels)
-    probabilities = None if chances is None else chances[known]
-    return measuring.mean_metrics(
-        [measuring.evaluate(decisions[known], labels[known], threshold=threshold, probabilities=probabilities)]
-    )
+    doubts, measured = predictions.doubts, None
+    if not known.all():
+        doubts += (_describe_unlabeled(int((~known).sum()), len(labels), label),)
+    if known.any():
+        probabilities = None if predictions.probabilities is None else predictions.probabilities[known]
+        evaluated = measuring.evaluate(
+            predictions.decisions[known], labels[known], threshold=predictions.threshold, probabilities=probabilities
+        )
+        measured = measuring.mean_metrics([evaluated])
+    return replace(predictions, doubts=doubts, measured=measured)
 
 
 def _describe_unlabeled(unlabeled: int, rows: int, label: str) -> str:
@@ -317,116 +238,7 @@ def _identifiers(source: str, form: TextForm, column: str) -> list[str]:
     return names
 
 
-def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
-    """Return the arrays of a file. Raises ScenarioError if it cannot be read."""
-    try:
-        with np.load(path) as file:
-            return {name: file[name] for name in file.files}
-    except (OSError, ValueError, EOFError, BadZipFile) as error:
-        raise ScenarioError([f"{path} cannot be read: {error}; a model is predicted with where its run was."]) from None
-
-
-def _parts(folder: Path, result: RunResult) -> list[Path]:
-    """Return the files of the sites' own parts of a model, if sites keep some."""
-    if result.model is None or not (folder / SITE_MODELS).is_dir():
-        return []
-    return [folder / SITE_MODELS / f"{site}.npz" for site in result.model.sites]
-
-
-def _spare(result: RunResult) -> set[str]:
-    """Return columns that rows may have though the model does not: label, identifier and ignored columns."""
-    data = result.scenario["data"]
-    beside = [data[name] for name in ("identifier", "site", "weight") if data.get(name)]
-    return {data["label"], *data["ignore"], *beside}
-
-
 def _form(result: RunResult) -> TextForm:
     """Return the form of text that the run declared."""
     data = result.scenario["data"]
     return TextForm(*(data.get(name) for name in ("separator", "decimal", "encoding")))
-
-
-@dataclass(frozen=True)
-class TableRows:
-    """A table that was read: float64 with NaN, or text with "" for missing values, by column.
-
-    filled: what stands for missing numbers, by column, where the run filled them; text may then be missing too.
-    left_out: columns that the run knew and the model is not of; rows may have them or not. takes_unknown: whether a
-    category that the model does not know is taken as missing.
-    """
-
-    source: str
-    table: dict[str, NDArray[Any]]
-    spare: set[str]
-    filled: dict[str, float]
-    left_out: Sequence[str] = ()
-    takes_unknown: bool = False
-
-    def origins(self, wanted: Sequence[str]) -> dict[str, str]:
-        """Return the column of the table that each of the model's columns comes from."""
-        return {name: self._origin(name) for name in wanted}
-
-    def categories(self, wanted: Sequence[str]) -> dict[str, list[str]]:
-        """Return the categories that the run knew, by column."""
-        found: dict[str, list[str]] = {}
-        for name in (*wanted, *self.left_out):
-            if (of := self._origin(name)) != name and not self._is_indicator(name):
-                found.setdefault(of, []).append(name.partition("=")[2])
-        return found
-
-    def take(self, wanted: list[str]) -> FloatArray:
-        """Return (n, p) the model's columns, 0/1 for "column=value" if the table has no column of that whole name."""
-        if problems := list(self._misfits(self.origins(wanted))):
-            raise ScenarioError(problems)
-        return np.column_stack([self._column(name) for name in wanted]).astype(np.float64)
-
-    def _origin(self, name: str) -> str:
-        """Return the column that the model's column comes from."""
-        if name in self.table:
-            return name
-        return name.removesuffix(INDICATED) if self._is_indicator(name) else name.partition("=")[0]
-
-    def indicator_of(self, name: str) -> str:
-        """Return the name of the 0/1 column that marks missing values of a column."""
-        return f"{name}{INDICATED}"
-
-    def _is_indicator(self, name: str) -> bool:
-        return name.endswith(INDICATED) and name.removesuffix(INDICATED) in self.filled
-
-    def _column(self, name: str) -> NDArray[Any]:
-        values = self.table[self._origin(name)]
-        if self._is_indicator(name):
-            return np.asarray(np.isnan(values))
-        if self._origin(name) != name:
-            return np.asarray(values == name.partition("=")[2])
-        return np.where(np.isnan(values), self.filled[name], values) if name in self.filled else values
-
-    def _misfits(self, origin: dict[str, str]) -> Iterator[str]:
-        used = list(dict.fromkeys(origin.values()))
-        if missing := [name for name in used if name not in self.table]:
-            yield f"{self.source} lacks {quote_names(missing)}, which the model was trained on; add {_them(missing)}."
-        beside = self.spare | {self._origin(name) for name in self.left_out}
-        if unexpected := [name for name in self.table if name not in used and name not in beside]:
-            them = _them(unexpected)
-            yield f"{self.source} has {quote_names(unexpected)}, which the model does not know; remove {them}."
-        categories = self.categories(list(origin))
-        for name in used:
-            if name in self.table:
-                yield from self._misfit(name, categories.get(name, []))
-
-    def _misfit(self, name: str, categories: list[str]) -> Iterator[str]:
-        values = self.table[name]
-        text = values.dtype.kind == "U"
-        gaps = np.flatnonzero(values == "" if text else np.isnan(values))
-        if text != bool(categories):
-            kinds = ("text", "numbers") if text else ("numbers", "text")
-            yield f"Column {name!r} of {self.source} holds {kinds[0]}, and in the run it held {kinds[1]}."
-        elif len(gaps) and not self.filled:
-            yield f"{self.source} has no value in row {gaps[0] + 1}, column {name!r}; fill it."
-        elif text and not self.takes_unknown and (unknown := sorted(set(values.tolist()) - {*categories, ""})):
-            known, got = quote_names(categories), quote_names(unknown)
-            yield f"Column {name!r} of {self.source} must hold one of {known}, as in the run, got {got}."
-
-
-def _them(names: list[str]) -> str:
-    return "it" if len(names) == 1 else "them"

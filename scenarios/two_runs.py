@@ -18,7 +18,7 @@ from fedsvm.algorithms.attacks.run_differences import (
     values_beyond,
 )
 from fedsvm.algorithms.data.scaling import Scale
-from fedsvm.scenarios.predict import read_arrays
+from fedsvm.scenarios.saved_model import read_arrays
 from fedsvm.scenarios.schema.errors import ScenarioError
 
 ATTACK = "difference of sums"

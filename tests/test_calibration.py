@@ -30,6 +30,7 @@ from fedsvm.federation.arrays import FloatArray
 from fedsvm.scenarios import predict
 from fedsvm.scenarios.data import dataset, sources
 from fedsvm.scenarios.export import pipeline
+from fedsvm.scenarios.saved_model import read_model
 from fedsvm.scenarios.schema import spec
 from tests import hospitals
 from tests.conftest import long_but_for
@@ -278,7 +279,7 @@ def test_probabilities_of_several_classes_are_those_of_pooled_rows(scheme: Schem
     assert result.status == "completed", result.error
     chosen = spec.read("digits", changes=changes)
     data = dataset.prepare(*chosen)
-    saved = predict.read_model(tmp_path / "run")
+    saved = read_model(tmp_path / "run")
     predicted = predict.predict(tmp_path / "run", "wine")
     assert predicted.probabilities is not None and isinstance(saved.model, PanModel)
     assert saved.model.w is not None and saved.model.b is not None

@@ -11,6 +11,7 @@ import pytest
 
 from fedsvm.scenarios import predict
 from fedsvm.scenarios.data import dataset
+from fedsvm.scenarios.saved_model import read_model
 from fedsvm.scenarios.schema import spec
 from fedsvm.scenarios.schema.errors import ScenarioError
 from tests.conftest import long_but_for
@@ -123,10 +124,10 @@ def test_a_site_that_is_lost_as_it_keeps_the_model_is_made_up_for(tmp_path: Path
     for site in sites:
         with np.load(finished.folder / "sites" / f"{site}.npz") as part:
             assert part["w"].shape == (1, finished.result["model"]["figures"]["rank"])
-    assert not predict.read_model(finished.folder).model.kept_by_sites
+    assert not read_model(finished.folder).model.kept_by_sites
     (finished.folder / "sites").rename(tmp_path / "away")
     with pytest.raises(ScenarioError, match="only the sites have them"):
-        predict.read_model(finished.folder)
+        read_model(finished.folder)
 
 
 def test_a_site_that_is_restarted_in_a_later_fold_is_not_told_of_an_earlier_ones_training(tmp_path: Path) -> None:

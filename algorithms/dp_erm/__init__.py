@@ -6,11 +6,10 @@ for logistic loss, Huber's hinge of half-width h, or any other convex loss (`los
 the loss, and c its second: k = 1 for both named losses, c = 1/4 for logistic loss, c = 1/(2h) for Huber's. The sites'
 gradients and Hessians are summed, and the coordinator takes Newton's steps.
 
-output     releases f + b, where b has density exp(-epsilon |b| n lambda / 2k): one row moves the minimizer by at most
-           2k/(n lambda).
-objective  releases the minimizer of J(f) + b.f/n + Delta/2 |f|^2, where b has density exp(-epsilon' |b| / 2k) and
-           epsilon' = epsilon - 2 log(1 + c/(n lambda)) with Delta = 0. If that is not positive, epsilon' is half of
-           epsilon, and Delta makes up for it.
+Output perturbation releases f + b, where b has density exp(-epsilon |b| n lambda / 2k): one row moves the minimizer
+by at most 2k/(n lambda). Objective perturbation releases the minimizer of J(f) + b.f/n + Delta/2 |f|^2, where b has
+density exp(-epsilon' |b| / 2k) and epsilon' = epsilon - 2 log(1 + c/(n lambda)) with Delta = 0. If that is not
+positive, epsilon' is half of epsilon, and Delta makes up for it.
 
 Both guarantees hold for exact minimizers. Training continues until the gradient is so small that the remaining error is
 far below the noise. The sensitivity of output perturbation includes that error. The proof of objective perturbation has

@@ -26,10 +26,11 @@ from fedsvm.scenarios.column_prediction import part_with, predictions
 from fedsvm.scenarios.data import file_join
 from fedsvm.scenarios.data.sources import as_text
 from fedsvm.scenarios.hosts.site_data import hold, reading_explained
-from fedsvm.scenarios.predict import TableRows, read_arrays
+from fedsvm.scenarios.saved_model import read_arrays
 from fedsvm.scenarios.schema.corrections import Corrections
 from fedsvm.scenarios.schema.data import DataSpec
 from fedsvm.scenarios.schema.errors import ScenarioError
+from fedsvm.scenarios.table_rows import TableRows
 
 if TYPE_CHECKING:
     from fedsvm.federation.hosts.site_session import Visit
