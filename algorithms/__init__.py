@@ -15,7 +15,7 @@ column_prediction
 pan_svm, dpp_svm, hybrid_svm, dp_erm
               one method each: settings, site half, coordinator half, model, pooled reference; three are packages
 svm_admm, voting_ensemble, least_squares, binned_least_squares, logistic_regression, decision_tree, pp_svm, naive_bayes
-              comparison methods
+              comparison methods; logistic_regression is a package
 neighbor_consensus
               ADMM among neighbors of a ring, for svm_admm
 filter_selection, rfe, sparse_svm, voted_wrappers, filter_wrapper

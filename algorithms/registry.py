@@ -29,7 +29,7 @@ OWN_ALGORITHMS = {
     "voting-ensemble": "fedsvm.algorithms.voting_ensemble:VotingEnsemble",
     "least-squares": "fedsvm.algorithms.least_squares:LeastSquares",
     "binned-least-squares": "fedsvm.algorithms.binned_least_squares:BinnedLeastSquares",
-    "logistic-regression": "fedsvm.algorithms.logistic_regression:LogisticRegression",
+    "logistic-regression": "fedsvm.algorithms.logistic_regression.algorithm:LogisticRegression",
     "decision-tree": "fedsvm.algorithms.decision_tree:DecisionTree",
     "pp-svm": "fedsvm.algorithms.pp_svm:PpSvm",
     "naive-bayes": "fedsvm.algorithms.naive_bayes:NaiveBayes",

@@ -14,7 +14,7 @@ from fedsvm.algorithms.attacks.attack import CandidateScores, Prior, RowClaim
 from fedsvm.algorithms.attacks.logistic_steps import LogisticSteps
 from fedsvm.algorithms.attacks.second_moments import SecondMoments
 from fedsvm.algorithms.features.fourier import FourierMap
-from fedsvm.algorithms.logistic_regression import newton_terms
+from fedsvm.algorithms.logistic_regression.systems import newton_terms
 from tests.commands import fedsvm
 from tests.tasks import NAMES, table
 from tests.test_runs import run

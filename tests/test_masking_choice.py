@@ -14,7 +14,8 @@ from fedsvm.algorithms.data.conditions import Conditions
 from fedsvm.algorithms.hybrid_svm.algorithm import HybridSvm
 from fedsvm.algorithms.hybrid_svm.settings import HybridSettings
 from fedsvm.algorithms.least_squares import LeastSquares, LeastSquaresSettings
-from fedsvm.algorithms.logistic_regression import LogisticRegression, LogisticSettings
+from fedsvm.algorithms.logistic_regression.algorithm import LogisticRegression
+from fedsvm.algorithms.logistic_regression.settings import LogisticSettings
 from fedsvm.algorithms.optimization.masking_choice import MaskedRounds
 from fedsvm.algorithms.pan_svm import PanSettings, PanSvm
 from fedsvm.algorithms.rfe import Rfe, RfeSettings
