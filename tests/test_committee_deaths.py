@@ -8,6 +8,7 @@ import pytest
 
 from fedsvm.scenarios.data import dataset
 from fedsvm.scenarios.oversight import receipts
+from fedsvm.scenarios.oversight.receipt_comparison import compare
 from fedsvm.scenarios.run import runner
 from fedsvm.scenarios.run.result import RunResult
 from fedsvm.scenarios.schema import spec
@@ -53,8 +54,8 @@ def check_receipts(folder: Path, victim: str) -> None:
     assert all(record.is_whole for record in records.values())
     first, *others = records.values()
     for other in others:
-        assert not receipts.compare(first, other).differences
-    assert not receipts.compare(first, lost).differences
+        assert not compare(first, other).differences
+    assert not compare(first, lost).differences
 
 
 @pytest.mark.parametrize("phase", long_but_for(PHASES, "_mask_own"))

@@ -20,6 +20,7 @@ from fedsvm.federation.channel.agreement import KeyAgreement
 from fedsvm.protocols.sums.registry import SUMS
 from fedsvm.scenarios.data import splits
 from fedsvm.scenarios.oversight import receipts
+from fedsvm.scenarios.oversight.receipt_comparison import compare
 from tests import hub as hubs
 from tests.conftest import wait_until
 from tests.hub import CREATOR, SITES, Person, RunningHub, cells, create, hospitals, join, link_of, simulated, watching
@@ -95,7 +96,7 @@ def test_receipts_of_a_task_are_signed_and_equal_and_have_the_fingerprints_of_it
         assert record.signing["site"] and record.signed.keys() == record.links.keys()
         assert receipts.fingerprint([record.signing["coordinator"]]) in page
         assert all(shown in page for name, shown in record.key_rows if name in SITES)
-    assert not any(receipts.compare(records[0], other).differences for other in records[1:])
+    assert not any(compare(records[0], other).differences for other in records[1:])
     for site, first_visit in zip(SITES, finished.said, strict=False):
         assert dict(records[0].key_rows)[site] in first_visit
         assert receipts.fingerprint([records[0].signing["coordinator"]]) in first_visit

@@ -23,6 +23,7 @@ from sklearn.svm import SVC
 
 from fedsvm.algorithms.features.kernels import Kernel
 from fedsvm.scenarios.oversight import receipts
+from fedsvm.scenarios.oversight.receipt_comparison import compare
 from tests.capture import Captured, captured
 from tests.conftest import ROOT, wait_until
 from tests.guides import blocks
@@ -207,7 +208,7 @@ def test_sites_that_serve_take_part_in_two_runs_and_keep_a_receipt_of_each(tmp_p
     for run in runs:
         of_all = [kept[name][run] for name in NAMES]
         assert all(each.is_whole and each.outcome == "completed" for each in of_all)
-        assert not any(receipts.compare(*pair).differences for pair in permutations(of_all, 2))
+        assert not any(compare(*pair).differences for pair in permutations(of_all, 2))
 
 
 def everywhere(there: Hosts, guide: str, scenario: str = "") -> None:

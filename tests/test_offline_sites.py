@@ -35,6 +35,7 @@ from fedsvm.federation.transport.wire import Message
 from fedsvm.protocols.sums.registry import SUMS
 from fedsvm.protocols.sums.secure_sum import SecureSum
 from fedsvm.scenarios.oversight import receipts
+from fedsvm.scenarios.oversight.receipt_comparison import compare
 
 RUN = b"visits!!"
 SIGNING = SigningKey(bytes(32))
@@ -181,7 +182,7 @@ def test_sites_that_never_meet_train_the_pooled_model(protocol: SecureSum, tmp_p
         assert each.is_whole, each.problems
         assert each.signed.keys() == each.links.keys()
         assert each.outcome == "completed"
-    assert not any(receipts.compare(first, each).differences for each in others)
+    assert not any(compare(first, each).differences for each in others)
 
 
 def test_visits_that_end_at_any_moment_come_to_the_same(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from fedsvm.federation.transport.keys import COORDINATOR, Party, Roster
 from fedsvm.federation.transport.signing import SigningKey
 from fedsvm.scenarios.cli import application
 from fedsvm.scenarios.oversight import receipts
+from fedsvm.scenarios.oversight.receipt_comparison import compare, render_page
 from fedsvm.scenarios.schema.errors import ScenarioError
 from tests.hosts import hosts
 from tests.run_results import simulate
@@ -197,7 +198,7 @@ def test_each_line_says_what_happened(tmp_path: Path) -> None:
 
 def test_orders_that_differ_between_sites_are_named(tmp_path: Path) -> None:
     east, north = written(tmp_path / "east.receipt"), written(tmp_path / "north.receipt", lies=True)
-    comparison = receipts.compare(receipts.read(east), receipts.read(north))
+    comparison = compare(receipts.read(east), receipts.read(north))
     assert comparison.differences == ("the orders of round 2 differ",)
     done = CliRunner().invoke(application("receipt"), ["receipt", str(east), str(north), "--json"])
     assert done.exit_code == 3
@@ -206,9 +207,9 @@ def test_orders_that_differ_between_sites_are_named(tmp_path: Path) -> None:
 
 def test_a_damaged_receipt_never_equals_another(tmp_path: Path) -> None:
     east, north = written(tmp_path / "east.receipt"), written(tmp_path / "north.receipt")
-    assert not receipts.compare(receipts.read(east), receipts.read(north)).differences
+    assert not compare(receipts.read(east), receipts.read(north)).differences
     north.write_bytes(edited(north.read_bytes()))
-    (first, *_) = receipts.compare(receipts.read(east), receipts.read(north)).differences
+    (first, *_) = compare(receipts.read(east), receipts.read(north)).differences
     assert first.startswith("the receipt of north: line 6")
 
 
@@ -233,13 +234,13 @@ def test_a_simulation_keeps_receipts_of_sites_that_dropped_too(tmp_path: Path) -
     records = {record.site: record for record in receipts.select_receipts(tmp_path, None)}
     first, dropped, third = (records[f"site-{number}"] for number in (1, 2, 3))
     assert first.is_whole and third.is_whole and "it is not closed" in dropped.problems[0]
-    comparison = receipts.compare(first, third)
+    comparison = compare(first, third)
     assert not comparison.differences and comparison.rounds > 5 and comparison.chain
-    assert not receipts.compare(first, dropped).differences
+    assert not compare(first, dropped).differences
     assert len(dropped.orders) < len(first.orders)
     assert {each.step for each in first.left if each.form == "in the clear"} == {"row_count"}
     assert {each.over for each in first.left if each.step == "newton"} >= {"site-1, site-3, site-4, site-5"}
-    page = receipts.render_page([first], None)
+    page = render_page([first], None)
     assert "What left site-1" in page and "newton" in page
 
 
@@ -292,9 +293,9 @@ def test_receipts_across_hosts_of_a_run_with_a_refusal_a_dropped_site_and_a_resu
     assert records["west"].is_whole and not records["west"].left
     east, north, south = (records[name] for name in SITES)
     assert east.is_whole and south.is_whole and north.restarts == 1
-    comparison = receipts.compare(east, south)
+    comparison = compare(east, south)
     assert not comparison.differences and comparison.rounds > 5 and comparison.chain
-    assert not receipts.compare(east, north).differences
+    assert not compare(east, north).differences
     assert [each.partition(": ")[2].partition(":")[0] for each in east.interruptions] == [
         "the run failed, and the site waited",
         "the run was resumed",

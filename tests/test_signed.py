@@ -28,6 +28,7 @@ from fedsvm.federation.transport.keys import COORDINATOR
 from fedsvm.federation.transport.signing import ORDER, RECEIPT, SigningKey, is_signed
 from fedsvm.scenarios.cli import application
 from fedsvm.scenarios.oversight import receipts, signatures
+from fedsvm.scenarios.oversight.receipt_comparison import compare
 from tests.conftest import drill
 from tests.lying_coordinator import telling
 from tests.test_dropouts import fault, total
@@ -274,7 +275,7 @@ def test_a_whole_receipt_is_signed_by_both(tmp_path: Path) -> None:
 
 def test_two_orders_of_one_round_with_the_coordinators_signature_are_a_proof(tmp_path: Path) -> None:
     east, north = (receipts.read(written(tmp_path / f"{name}.receipt", lies=name == "north")) for name in SITES[:2])
-    second, third = receipts.compare(east, north).differences
+    second, third = compare(east, north).differences
     assert second.startswith("the orders of round 2 differ: line 5 of east and line 5 of north have the coordinator's")
     assert second.endswith("which proves that it gave both")
     assert third.startswith("the chains of orders differ at round 3: line 7 of east")
@@ -314,19 +315,19 @@ def test_a_sum_in_the_guise_of_a_missed_step_is_compared_and_proved(tmp_path: Pa
     east = receipts.read(written(tmp_path / "east.receipt"))
     north = receipts.read(written(tmp_path / "north.receipt", lies=True, disguised=2))
     assert north.is_whole and north.signed.keys() == {"1", "2", "3"}
-    first, _ = receipts.compare(east, north).differences
+    first, _ = compare(east, north).differences
     assert first.startswith("the orders of round 2 differ") and first.endswith("which proves that it gave both")
 
 
 def test_one_signature_after_the_fork_proves_it(tmp_path: Path) -> None:
     east = receipts.read(written(tmp_path / "east.receipt", signs=(3,)))
     north = receipts.read(written(tmp_path / "north.receipt", signs=(3,), lies=True))
-    assert receipts.compare(east, north).differences[0].endswith("which proves that it gave both")
+    assert compare(east, north).differences[0].endswith("which proves that it gave both")
 
 
 def test_receipts_of_two_runs_prove_nothing_against_the_coordinator(tmp_path: Path) -> None:
     first, later = written(tmp_path / "east.receipt"), written(tmp_path / "north.receipt", run=bytes(len(RUN)))
-    assert receipts.compare(receipts.read(first), receipts.read(later)).differences == (
+    assert compare(receipts.read(first), receipts.read(later)).differences == (
         f"the runs are {RUN.hex()} and {bytes(len(RUN)).hex()}; compare receipts of one run",
     )
 
@@ -344,7 +345,7 @@ def test_an_order_that_a_site_made_up_proves_nothing(tmp_path: Path) -> None:
         "line 6: no signature of the coordinator covers the orders of rounds 2, 3",
         "line 6: its link is not that of the orders of round 2 and before",
     )
-    differences = receipts.compare(receipts.read(east), record).differences
+    differences = compare(receipts.read(east), record).differences
     (about_orders,) = (each for each in differences if each.startswith("the orders of round 2 differ"))
     assert about_orders.endswith("line 5 of east has the coordinator's signature, which proves nothing")
 
@@ -370,7 +371,7 @@ def test_a_site_that_changes_a_link_proves_nothing_and_is_found(tmp_path: Path) 
 
     relinked(north, forge)
     relinked(north, signed_again(SITE_KEYS["north"], "north"))
-    assert receipts.compare(receipts.read(east), receipts.read(north)).differences == (
+    assert compare(receipts.read(east), receipts.read(north)).differences == (
         "the receipt of north: line 6: its link is not that of the orders of round 2 and before",
     )
 
@@ -385,7 +386,7 @@ def test_an_order_that_a_site_has_as_missed_is_noted_if_it_names_the_site(tmp_pa
 
     relinked(north, hide)
     relinked(north, signed_again(SITE_KEYS["north"], "north"))
-    comparison = receipts.compare(receipts.read(east), receipts.read(north))
+    comparison = compare(receipts.read(east), receipts.read(north))
     assert not comparison.differences
     assert comparison.notes == ("round 2 was ordered of north too, and the receipt of north has it as missed",)
 
@@ -423,7 +424,7 @@ def test_keys_that_a_site_invents_are_found_with_the_known_ones(tmp_path: Path) 
     right = receipts.read(path, {"east": SITE_KEYS["east"].public})
     assert right.compared["site"] == "the key in east.key"
     assert receipts.read(path).compared == {}
-    assert any("has no coordinator.key" in note for note in receipts.compare(right, right).notes)
+    assert any("has no coordinator.key" in note for note in compare(right, right).notes)
 
 
 # Lies over real processes.
@@ -523,7 +524,7 @@ def test_a_coordinator_that_signs_two_orders_is_convicted_by_two_receipts(tmp_pa
             total(federation)
         named = [site for site in federation.sites if site in str(caught.value)]  # which have begun the round
     first, second = (receipts.read(tmp_path / f"{site}.receipt") for site in named)
-    comparison = receipts.compare(first, second)
+    comparison = compare(first, second)
     (said,) = (each for each in comparison.differences if each.startswith("the orders of round 2 differ"))
     assert said.endswith("which proves that it gave both"), said
     assert np.all([record.signed.keys() == {"1", "2"} for record in (first, second)])
@@ -567,6 +568,6 @@ def test_receipts_of_a_run_whose_coordinator_is_honest_never_differ(tmp_path: Pa
     assert back.restarts == 1
     assert back.unsettled == ("round 3 (total) was ordered; whether its value left is not known",)
     for other in others:
-        comparison = receipts.compare(back, other)
+        comparison = compare(back, other)
         assert comparison.differences == ()
         assert comparison.rounds >= 5  # the round that was aborted may have ended before its order came to a site

@@ -58,16 +58,16 @@ def receipt(
     The exit status is 3 if a receipt was changed or is not closed, or if two sites had different orders.
     """
     from fedsvm.federation.hosts import certificates
-    from fedsvm.scenarios.oversight import receipts
+    from fedsvm.scenarios.oversight import receipt_comparison, receipts
 
     known = None if keys is None else certificates.read_pinned(keys)
     if other is not None:
         records = [receipts.only(path, site, known), receipts.only(other, None, known)]
-        comparison = receipts.compare(*records)
+        comparison = receipt_comparison.compare(*records)
     else:
         records, comparison = receipts.select_receipts(path, site, known), None
     if target is not None:
-        write_new(target, receipts.render_page(records, comparison))
+        write_new(target, receipt_comparison.render_page(records, comparison))
         print(target)
     elif as_json:
         said = comparison.to_fields() if comparison else [record.to_fields() for record in records]
