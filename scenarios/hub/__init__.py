@@ -20,6 +20,7 @@ run; a database keeps its messages until a participant fetches them. Reading ord
 - `tasks`: the events of a task: invite, join, decline, withdraw, begin, end
 - `participant_api`: answers the sealed requests of participants' programs
 - `pages`: the web pages
+- `form_reader`: reads the forms of pages
 - `presentation`: the texts in which pages describe a task
 - `demo`: an example task
 - `metrics`: the state of the hub for monitoring programs

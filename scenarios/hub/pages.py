@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
-from urllib.parse import parse_qsl, urlsplit
 
 from fastapi import APIRouter, Request
 from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse, Response
@@ -28,8 +27,9 @@ from fedsvm.scenarios.hub.accounts import SIGNED_IN_S, RequestRefused, address
 from fedsvm.scenarios.hub.browser_files import CODE, PACKAGES
 from fedsvm.scenarios.hub.database import Task, Visitor, day
 from fedsvm.scenarios.hub.description_task import PAGE, VALUES
+from fedsvm.scenarios.hub.form_reader import new_task, read_form, task_form_of
 from fedsvm.scenarios.hub.limits import RateLimiter
-from fedsvm.scenarios.hub.new_task import Invited, NewTask
+from fedsvm.scenarios.hub.new_task import Invited
 from fedsvm.scenarios.hub.prediction_task import prediction_terms
 from fedsvm.scenarios.hub.presentation import ModelMeasure
 from fedsvm.scenarios.hub.roles import EVERYBODY
@@ -43,16 +43,13 @@ if TYPE_CHECKING:
 
 _HERE = Path(__file__).parent
 _COOKIE = "fedsvm"
-_MAX_FORM_BYTES = 1 << 16
-_MAX_FIELDS = 200
-_SETTING = "set-"
 _REPORT_POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; form-action 'none'; "
     "frame-ancestors 'none'; sandbox allow-scripts allow-downloads"
 )
-"""A report has scripts of its own, which are no page of the hub's: they can do nothing in a visitor's name."""
+"""A report has scripts of its own. Under this policy they cannot send requests in a visitor's name."""
 SIGN_INS_OF_CLIENT = 20
-"""Links that one network address can have mailed in an hour."""
+"""The maximum number of sign-in links that are mailed in an hour on request of one network address."""
 _WORKER = "worker.js"
 _STATIC = {
     "hub.css": "text/css",
@@ -64,7 +61,7 @@ _WORKER_POLICY = (
     "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; connect-src 'self'; base-uri 'none'; "
     "form-action 'none'; frame-ancestors 'none'"
 )
-"""Python in a participant's browser loads from the hub, and sends to the hub."""
+"""Python in a participant's browser loads from the hub and sends to the hub, and to no other server."""
 
 
 @dataclass
@@ -120,14 +117,12 @@ def _answer_in_thread(hub: Hub, page: Any) -> Any:
         caller = Caller(cookie, visitor, request.client.host if request.client is not None else "")
         try:
             if request.method == "POST":
-                caller.form = await _form(request, hub.settings.url)
+                caller.form = await read_form(request, hub.settings.url)
             given = {**request.path_params, **({"query": dict(request.query_params)} if page.__name__ == "new" else {})}
             answered: Response = await run_in_threadpool(page, caller, **given)
         except RequestRefused as error:
-            page_of_it = render_template(
-                "sentence", caller, title="This request was refused", said="", problem=str(error)
-            )
-            answered = HTMLResponse(page_of_it, 400)
+            refusal = render_template("sentence", caller, title="This request was refused", said="", problem=str(error))
+            answered = HTMLResponse(refusal, 400)
         return answered
 
     return answer
@@ -142,7 +137,7 @@ def say_there_is_none(request: Request, error: Exception) -> Response:
 
 
 class Pages:
-    """The pages, each a function of who asks and what the address says."""
+    """The pages, each a function of the caller and of the parts of the address."""
 
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
@@ -156,7 +151,7 @@ class Pages:
         return HTMLResponse(render_template("home", caller, title="fedsvm hub", tasks=tasks, can_create=can_create))
 
     def send_sign_in(self, caller: Caller) -> Response:
-        """Mail a link. Raises Refused if this network address asked for too many."""
+        """Mail a sign-in link. Raises RequestRefused if this network address asked for too many."""
         if not self._sign_ins.allows(caller.client):
             raise RequestRefused(
                 "Too many sign-in links were requested from your network address; try again in an hour."
@@ -180,7 +175,7 @@ class Pages:
         return answer
 
     def sign_out(self, caller: Caller) -> Response:
-        """Forget this browser."""
+        """Sign this browser out, and delete its cookie."""
         _require_form(caller)
         self._hub.accounts.sign_out(caller.cookie)
         answer = RedirectResponse("/", 303)
@@ -194,16 +189,16 @@ class Pages:
         return self._form(caller, {"algorithm": chosen if chosen in task_form.choices() else task_form.default()})
 
     def create(self, caller: Caller) -> Response:
-        """Make a task; where something is wrong, the form says what, as it was filled in."""
+        """Create a task. If something is wrong, return the form as it was filled in, with the problem."""
         visitor = _require_form(caller)
         try:
-            number = self._tasks.create(visitor.email, _new_task(caller.form))
+            number = self._tasks.create(visitor.email, new_task(caller.form))
         except RequestRefused as error:
             return self._form(caller, caller.form, str(error))
         return RedirectResponse(f"/tasks/{number}", 303)
 
     def task(self, caller: Caller, number: str) -> Response:
-        """Show a task: its participants, progress, results, and what it discloses."""
+        """Return the page of a task: its participants, progress, results and disclosures."""
         task = self._tasks.task(number, _require_signed_in(caller).email)
         return HTMLResponse(
             render_template(
@@ -218,7 +213,7 @@ class Pages:
         )
 
     def progress(self, caller: Caller, number: str) -> Response:
-        """Show the progress of a task, for htmx."""
+        """Return the progress of a task, for htmx."""
         task = self._tasks.task(number, _require_signed_in(caller).email)
         return HTMLResponse(render_template("progress", caller, title="", task=task, **self._outcome_of(caller, task)))
 
@@ -246,7 +241,7 @@ class Pages:
         return FileResponse(self._model_of(task), filename=f"{task.id}.npz")
 
     def predict(self, caller: Caller, number: str) -> Response:
-        """Make a task that predicts new records by the model of this one."""
+        """Create a task that predicts new records by the model of this one."""
         task = self._tasks.results(number, _require_form(caller).email)
         try:
             terms = prediction_terms(self._hub.conductor.folder_of(task.id))
@@ -255,7 +250,7 @@ class Pages:
         return RedirectResponse(f"/tasks/{self._tasks.predict(number, _require_form(caller).email, terms)}", 303)
 
     def cancel(self, caller: Caller, number: str) -> Response:
-        """Call a task off."""
+        """Cancel a task."""
         self._tasks.cancel(number, _require_form(caller).email)
         return RedirectResponse(f"/tasks/{number}", 303)
 
@@ -288,7 +283,7 @@ class Pages:
         return HTMLResponse(page)
 
     def decline(self, caller: Caller, token: str) -> Response:
-        """Take no part, or no longer."""
+        """Decline the invitation, or withdraw."""
         who = self._tasks.invitation(token)
         self._tasks.decline(who.id, caller.form.get("reason", "").strip())
         return RedirectResponse(f"/join/{token}", 303)
@@ -330,7 +325,7 @@ class Pages:
         return self._hub.conductor.folder_of(task.id) / "model.npz"
 
     def _outcome_of(self, caller: Caller, task: Task) -> dict[str, Any]:
-        """Return the fingerprints of keys, and what the visitor sees of a run that is over."""
+        """Return the fingerprints of keys, and the results of a completed run that the visitor may see."""
         email = _require_signed_in(caller).email
         sees = self._tasks.roles.sees_results(email, task)
         measures: list[ModelMeasure] = []
@@ -348,7 +343,7 @@ class Pages:
         }
 
     def _form(self, caller: Caller, given: Mapping[str, str], problem: str = "") -> Response:
-        wish = _wish(given)
+        wish = task_form_of(given)
         if wish.algorithm not in task_form.choices():
             wish = TaskForm(task_form.default())
         defaults = {
@@ -383,35 +378,6 @@ class Pages:
         return HTMLResponse(page, 400 if problem else 200)
 
 
-# What forms say.
-
-
-async def _form(request: Request, url: str) -> dict[str, str]:
-    """Return the fields of a form of this hub, which is reached at `url`. Raises Refused."""
-    origin, host = request.headers.get("origin"), request.headers.get("host", "")
-    is_own = origin is None or origin in (f"http://{host}", f"https://{host}", _origin_of(url))
-    if not is_own or request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
-        raise RequestRefused("This form was sent from another website; open the hub's own page and send it there.")
-    body = bytearray()
-    async for part in request.stream():
-        body += part
-        if len(body) > _MAX_FORM_BYTES:
-            raise RequestRefused(f"A form can have {_MAX_FORM_BYTES} bytes; shorten the text.")
-    try:
-        text = body.decode("ascii")
-        fields = dict(parse_qsl(text, keep_blank_values=True, max_num_fields=_MAX_FIELDS, errors="strict"))
-        if any("\0" in value for value in fields.values()):
-            raise ValueError("there are databases whose texts cannot hold it")
-        return {name: value.replace("\r\n", "\n") for name, value in fields.items()}  # as browsers end lines
-    except ValueError:
-        raise RequestRefused("The form cannot be read; reload the page and send it again.") from None
-
-
-def _origin_of(url: str) -> str:
-    parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.netloc}"
-
-
 def _require_signed_in(caller: Caller) -> Visitor:
     if caller.visitor is None:
         raise RequestRefused("Sign in first: the home page mails you a link.")
@@ -419,76 +385,11 @@ def _require_signed_in(caller: Caller) -> Visitor:
 
 
 def _require_form(caller: Caller) -> Visitor:
-    """Return the visitor who sent their own form. Raises Refused."""
+    """Return the visitor who sent their own form. Raises RequestRefused."""
     visitor = _require_signed_in(caller)
     if not hmac.compare_digest(caller.form.get("form_key", "").encode(), caller.form_key.encode()):
         raise RequestRefused("The form has expired; reload the page and send it again.")
     return visitor
-
-
-def _wish(form: Mapping[str, str]) -> TaskForm:
-    said = {name: form[name].strip() for name in _WISHED if name in form}
-    settings = {name.removeprefix(_SETTING): text for name, text in form.items() if name.startswith(_SETTING)}
-    return TaskForm(settings=settings, **said)
-
-
-_WISHED = (
-    "algorithm",
-    "label",
-    "positive",
-    "negative",
-    "more_classes",
-    "sum",
-    "test_fraction",
-    "folds",
-    "label_site",
-    "identifier",
-    "statistics_privacy",
-    "ranges",
-    "public_rows",
-    "committee",
-    "compare_sites",
-)
-
-
-def _new_task(form: Mapping[str, str]) -> NewTask:
-    """Return the task that a form describes. Raises Refused."""
-    invited = [_parse_invitation(line) for line in form.get("invited", "").splitlines() if line.strip()]
-    return NewTask(
-        title=form.get("title", "").strip(),
-        description=form.get("description", "").strip(),
-        wish=_wish({"algorithm": task_form.default(), **form}),
-        invited=invited,
-        min_sites=int(_number(form, "min_sites", "minimum participants", str(len(invited)))),
-        join_days=_number(form, "join_days", "days to join", "14"),
-        patience_days=_number(form, "patience_days", "days per turn", "7"),
-        end_days=_number(form, "end_days", "days in all", "") if form.get("end_days", "").strip() else None,
-        results_to=form.get("results_to", EVERYBODY),
-    )
-
-
-def _parse_invitation(line: str) -> Invited:
-    words = line.replace(",", " ").split()
-    if len(words) != 2:
-        raise RequestRefused(
-            f"Participants: each line must be a name and an e-mail address such as north anna@north.example, got "
-            f"{line.strip()[:80]!r}."
-        )
-    return Invited(words[0], address(words[1]))
-
-
-def _number(form: Mapping[str, str], name: str, what: str, default: str) -> float:
-    text = form.get(name, "").strip() or default
-    try:
-        found = float(text)
-    except ValueError:
-        found = float("nan")
-    if not abs(found) < 1e6:
-        raise RequestRefused(f"{what.capitalize()}: must be a number, got {text[:40]!r}.")
-    return found
-
-
-# What pages say.
 
 
 def render_template(template: str, caller: Caller, **parts: Any) -> str:
