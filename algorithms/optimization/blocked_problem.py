@@ -36,14 +36,13 @@ class BlockedProblem(Problem):
         *,
         prior: FloatArray,
         lever: float,
-        tilt: FloatArray | None = None,
     ) -> Self:
         """Return the problem of rows, without those of weight 0; see `Problem.of`."""
         targets = 1.0 - labels * blocks.times(prior) if prior.any() else np.ones(len(labels))
         none, used = np.zeros((0, len(blocks.columns))), prices > 0
         if used.all():
-            return cls(none, labels, prices, targets, lever, blocks, tilt=tilt)
-        return cls(none, labels[used], prices[used], targets[used], lever, blocks.keep_rows(used), tilt=tilt)
+            return cls(none, labels, prices, targets, lever, blocks)
+        return cls(none, labels[used], prices[used], targets[used], lever, blocks.keep_rows(used))
 
     def margins(self, v: FloatArray) -> FloatArray:
         """Return (n,) v.f~."""
@@ -61,6 +60,7 @@ class BlockedProblem(Problem):
     ) -> tuple[RowSums, DualState]:
         """Return the sums after a step, with their matrix, and the state after it; see `Problem.advance`."""
         v, best = before.v + step, before.v if keep else before.best
+        mus = np.broadcast_to(self.mus(v, mu), len(self.labels))
         rows = np.empty((len(_OF_ROWS), len(self.labels)))
         after = DualState(iteration, v, best, *rows)
         total: RowSums | None = None
@@ -68,10 +68,10 @@ class BlockedProblem(Problem):
             labels, prices, targets = self.labels[place], self.prices[place], self.targets[place]
             some = Problem(features, labels, prices, targets, self.lever)
             known = replace(before, **{name: getattr(before, name)[place] for name in _OF_ROWS})
-            sums, moved = some.advance(known, iteration, step, mu, keep=keep, still=still)
+            moved = known.move(some, iteration, step, mus[place], keep=keep, still=still)
             for name in _OF_ROWS:
                 getattr(after, name)[place] = getattr(moved, name)
-            total = _add_sums(total, sums)
+            total = _add_sums(total, RowSums.of(some, moved))
         if total is None:
             none = Problem(self.features, self.labels, self.prices, self.targets, self.lever, tilt=self.tilt)
             return RowSums.of(none, after), after
