@@ -194,6 +194,8 @@ def _equations(
 ) -> tuple[FloatArray, FloatArray]:
     """Return (e, n) the contributions of candidates with terms (n, d) to the numbers (e,) of a round, of order 1."""
     quadratic, of_matrix = _of_matrix(total, standing.slopes, terms, forms)
+    if not len(total.gradient):
+        return quadratic, of_matrix
     star = standing.alpha + standing.lag
     highest = float(star.max())
     return np.vstack([quadratic, terms.T * (star / highest)]), np.concatenate([of_matrix, total.gradient / highest])
