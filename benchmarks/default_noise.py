@@ -22,9 +22,9 @@ from sklearn.svm import SVC
 
 from benchmarks.landmarks import EXACT, NOISY, SETS, MappedSource, map_source
 from fedsvm.algorithms.attacks.attack import CandidateScores, RowClaim
-from fedsvm.algorithms.attacks.newton_path import PathRound, ViewedPath
-from fedsvm.algorithms.attacks.newton_steps import KnownNoise, claims_of, members_by_hidden_terms
-from fedsvm.algorithms.attacks.secret_barriers import StepSums, steps_taken
+from fedsvm.algorithms.attacks.newton_path import PathRound, ViewedPath, signed_features
+from fedsvm.algorithms.attacks.newton_steps import Members, claims_of
+from fedsvm.algorithms.attacks.secret_barriers import HiddenTerms, StepSums, chances_of, coefficients, steps_taken
 from fedsvm.algorithms.data.columns import LabeledRows
 from fedsvm.algorithms.optimization.barrier import Problem, SecretBarriers
 from fedsvm.algorithms.optimization.committee import LEAN, dither_size
@@ -55,6 +55,7 @@ class Way:
     statistics: tuple[str, ...] = NOISY
     objective_noise: float = 0.2
     step_noise: float = 0.1
+    has_barriers: bool = True
     tolerance: float = 1e-4
     max_iterations: int = 500
 
@@ -63,6 +64,7 @@ WAYS: Mapping[str, Way] = {
     "no noise": Way(statistics=EXACT, objective_noise=0.0, step_noise=0.0),
     "noisy statistics only": Way(objective_noise=0.0, step_noise=0.0),
     "default": Way(),
+    "default without secret barriers": Way(has_barriers=False),
     "`max_iterations` 5": Way(max_iterations=5),
     "`max_iterations` 4": Way(max_iterations=4),
     "`max_iterations` 3": Way(max_iterations=3),
@@ -167,7 +169,7 @@ def train(source: MappedSource, way: Way, random: np.random.Generator) -> Traine
     )
     if way.objective_noise:
         barriers = SiteBarriers(keys[0], 0, keys, [len(rows) for rows in source.sites])
-        problem = replace(problem, tilt=np.sum(draws, axis=0), barriers=barriers)
+        problem = replace(problem, tilt=np.sum(draws, axis=0), barriers=barriers if way.has_barriers else None)
     noise = noise_size(sizes, m) if way.objective_noise else NoiseSize()
     path = CommitteePath(problem, way.step_noise, noise, random)
     (outcome,) = solve(
@@ -193,15 +195,20 @@ def attack(source: MappedSource, way: Way, trained: Trained, site: int, random: 
     viewed = ViewedPath(np.zeros(m), float(source.settings.C), problem.lever, len(source.training), path.rounds, True)
     steps = steps_taken(viewed)
     largest = float(source.settings.C) * float((problem.features**2).sum(axis=1).mean() ** 0.5)
-    known = KnownNoise(trained.draws[site], way.objective_noise, trained.keys[site], 0)
-    sums = StepSums.of(viewed, steps, problem, known.draw, known.size * largest)
+    sums = StepSums.of(viewed, steps, problem, trained.draws[site], way.objective_noise * largest)
     for place, number in enumerate(steps.tolist()):
         half = random.permutation(len(source.sites)).tolist().index(site)  # members are drawn anew in each round
         if half < 2:
             sums.right[place] += path.halves[number][half]
             sums.noise[place] /= 2
-    chance = (len(source.training) - len(own)) / len(others)
-    found = members_by_hidden_terms(viewed, problem, ours, steps, sums, min(chance, 0.98), known)
+    if way.has_barriers:
+        hidden = HiddenTerms.sample(viewed, problem, steps)
+        ours = replace(ours, barriers=SecretBarriers(trained.keys[site], 0))
+    else:
+        means = coefficients(viewed, problem, steps).T
+        hidden = HiddenTerms(signed_features(problem), means, np.zeros((*means.shape, means.shape[1])))
+    prior = np.full(len(others), min((len(source.training) - len(own)) / len(others), 0.98))
+    found = Members(*chances_of(hidden, sums.without(viewed, ours, steps), prior))
     there = np.isin(words[others], words[source.training])
     numbers, labels = others[:, None].astype(np.float64), _signs(source, others)
     named = wrong = area = float("nan")

@@ -37,17 +37,11 @@ from fedsvm.algorithms.attacks.epochs import Epoch, epochs
 from fedsvm.algorithms.attacks.finite_domain import combinations
 from fedsvm.algorithms.attacks.newton_path import ViewedPath, newton_paths, signed_features
 from fedsvm.algorithms.attacks.own_noise import own_noise
-from fedsvm.algorithms.attacks.secret_barriers import (
-    HiddenTerms,
-    StepSums,
-    chances_of,
-    coefficients,
-    steps_taken,
-)
+from fedsvm.algorithms.attacks.secret_barriers import HiddenTerms, StepSums, chances_of, steps_taken
 from fedsvm.algorithms.attacks.support_rows import split_candidates
 from fedsvm.algorithms.data.columns import LabeledRows
 from fedsvm.algorithms.optimization.barrier import Problem, SecretBarriers
-from fedsvm.federation.arrays import FloatArray, IntArray, Residues
+from fedsvm.federation.arrays import FloatArray, Residues
 from fedsvm.protocols.analysis.views import RunView
 
 MAX_CANDIDATES = 2_000
@@ -190,31 +184,14 @@ def members_behind_barriers(
     if any(each is None for each in dithers):
         sums = replace(sums, noise=sums.noise * step_noise**2 / (1 + step_noise**2))
     chance = _prior_chance(len(others.rows) + len(own.rows), path.rows, len(others.rows))
-    return members_by_hidden_terms(path, problem, ours, steps, sums, chance, known)
-
-
-def members_by_hidden_terms(
-    path: ViewedPath,
-    problem: Problem,
-    ours: Problem,
-    steps: IntArray,
-    sums: StepSums,
-    chance: float,
-    known: KnownNoise,
-) -> Members:
-    """Return the members among the rows of a problem, by the sums of steps; ours: own rows, which are there."""
-    hidden = HiddenTerms.sample(path, problem, steps)
-    prior = np.full(len(problem.labels), chance)
-    if known.key is not None and len(ours.labels):
-        theirs = coefficients(path, replace(ours, barriers=SecretBarriers(known.key, known.problem)), steps)
-        sums = replace(sums, right=sums.right - theirs @ signed_features(ours))
-    elif len(ours.labels):
-        hidden, prior = (
-            hidden.with_more(HiddenTerms.sample(path, ours, steps)),
-            np.append(prior, np.ones(len(ours.labels))),
-        )
+    hidden, prior = HiddenTerms.sample(path, problem, steps), np.full(len(others.rows), chance)
+    if known.key is not None:
+        sums = sums.without(path, replace(ours, barriers=SecretBarriers(known.key, known.problem)), steps)
+    elif len(own.rows):
+        hidden = hidden.with_more(HiddenTerms.sample(path, ours, steps))
+        prior = np.append(prior, np.ones(len(own.rows)))
     chances, left = chances_of(hidden, sums, prior)
-    return Members(chances[: len(problem.labels)], left)
+    return Members(chances[: len(others.rows)], left)
 
 
 def members_of(

@@ -113,6 +113,10 @@ class StepSums:
         right = -path.ridge * (after + points[steps]) - known
         return cls(right, np.array(noise), np.asarray(tilt**2 * (path.ridge > 0)))
 
+    def without(self, path: ViewedPath, problem: Problem, steps: IntArray) -> StepSums:
+        """Return the sums without rows whose barriers are known."""
+        return replace(self, right=self.right - coefficients(path, problem, steps) @ signed_features(problem))
+
 
 def steps_taken(path: ViewedPath) -> IntArray:
     """Return the rounds whose sums led to a step, the first ones that an attack can handle."""
