@@ -22,9 +22,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedsvm.algorithms.optimization.masking import Mask
 from fedsvm.federation.arrays import FloatArray, IntArray
@@ -94,6 +95,17 @@ class Problem:
         for roots in self.roots(weights, max(_LEAST_ROWS, _BLOCK_VALUES // self.dimensions)):
             _add_products(total, roots)
         return total
+
+    def curvature_in_single(self, weights: FloatArray, most: float) -> NDArray[np.floating[Any]]:
+        """Return what `curvature` does, in single precision unless its trace is above `most`."""
+        width = self.features.shape[1]
+        roots = np.empty((len(weights), self.dimensions), dtype=np.float32)
+        with np.errstate(over="ignore", invalid="ignore"):
+            roots[:, :width], roots[:, width:] = self.features, self.lever
+            roots *= np.sqrt(weights).astype(np.float32)[:, None]
+            if not float(np.vdot(roots, roots)) <= most:
+                return self.curvature(weights)
+        return np.asarray(roots.T @ roots)
 
     def roots(self, weights: FloatArray, length: int) -> Iterator[FloatArray]:
         """Yield (d, length) columns sqrt(weight) f~ of so many rows at a time, up to their signs.
@@ -230,7 +242,7 @@ class RowSums:
     def behind(self, mask: Mask | None, ridge: FloatArray) -> FloatArray:
         """Return A (M + D) A^T for the matrix M, a mask A if any, and a diagonal D, ridge (d,).
 
-        Where M is not known yet, few rows are masked in place of M, some at a time.
+        Where M is not known yet, few rows are masked in place of M, some at a time. A known M is masked in its place.
 
         ridge: 1 of each weight and 0 of the intercept, or 0 of all.
         """
@@ -240,7 +252,7 @@ class RowSums:
             found[np.diag_indices(d)] += ridge
             return found
         if self.known is not None or len(self.slopes) > _FEW_ROWS * d:
-            found = self.problem.curvature(self.slopes) if self.known is None else self.known.copy()
+            found = self.problem.curvature(self.slopes) if self.known is None else self.known
             found[np.diag_indices(d)] += ridge
             mask.conjugate(found)
             return found
