@@ -122,18 +122,18 @@ def test_kept_features_in_blocks_have_the_same_sums(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("lever", [0.0, 3.0])
+@pytest.mark.parametrize("heavy", [0, 3, 300, 400])
 @pytest.mark.parametrize("factor", [1.0, 1e3, 1e30, 1e60])
-def test_single_precision_is_left_where_its_error_would_matter(lever: float, factor: float) -> None:
+def test_single_precision_is_left_where_its_error_would_matter(lever: float, heavy: int, factor: float) -> None:
     features, _, (labels, _) = mapped(400, 10)
     problem = Problem.of(features * factor, labels, 1.0, lever=lever * factor)
-    weights = np.random.default_rng(2).random(400)
-    exact = problem.curvature(weights)
-    found = problem.curvature_in_single(weights, most := 2.0**20)
-    if np.trace(exact) > most:
-        np.testing.assert_array_equal(found, exact)
-    else:
-        error = np.linalg.norm(found - exact, 2)
-        assert 0 < error < SINGLE * np.trace(exact)
+    weights, most = np.random.default_rng(2).random(400), 2.0**20
+    weights *= most / 4 / np.trace(problem.curvature(weights))
+    weights[:heavy] *= 1e9
+    exact, found = problem.curvature(weights), problem.curvature_in_single(weights, most)
+    assert np.linalg.norm(found - exact, 2) <= 2.0**-24 * most + 1e-15 * np.trace(exact)
+    is_single = heavy < 300 and factor < 1e30
+    assert (found == exact).all() != is_single
 
 
 def test_other_steps_have_all_features_at_once() -> None:

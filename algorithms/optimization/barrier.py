@@ -36,6 +36,9 @@ BACK_OFF = 0.05
 _BLOCK_VALUES, _LEAST_ROWS = 1 << 16, 64
 """Maximum size of a copy of some rows, or of a part of a matrix, in a step; and the minimum number of its rows."""
 
+_MOST_SQUARES = 2.0**100
+"""Features with a larger sum of squares can be beyond single precision."""
+
 _FEW_ROWS = 4 / 3
 """So many rows a dimension are masked in the same time as their matrix."""
 
@@ -97,15 +100,23 @@ class Problem:
         return total
 
     def curvature_in_single(self, weights: FloatArray, most: float) -> NDArray[np.floating[Any]]:
-        """Return what `curvature` does, in single precision unless its trace is above `most`."""
+        """Return what `curvature` does, with a part in single precision whose trace is at most `most`.
+
+        The rows of large weights are few as a rule; these have products in double precision.
+        """
         width = self.features.shape[1]
+        squares = float(np.vdot(self.features, self.features)) + len(weights) * self.lever**2
+        heavy = weights * squares > most
+        if squares > _MOST_SQUARES or 2 * np.count_nonzero(heavy) > len(weights):
+            return self.curvature(weights)
         roots = np.empty((len(weights), self.dimensions), dtype=np.float32)
-        with np.errstate(over="ignore", invalid="ignore"):
-            roots[:, :width], roots[:, width:] = self.features, self.lever
-            roots *= np.sqrt(weights).astype(np.float32)[:, None]
-            if not float(np.vdot(roots, roots)) <= most:
-                return self.curvature(weights)
-        return np.asarray(roots.T @ roots)
+        roots[:, :width], roots[:, width:] = self.features, self.lever
+        roots *= np.sqrt(np.where(heavy, 0.0, weights)).astype(np.float32)[:, None]
+        found = roots.T @ roots
+        if not heavy.any():
+            return np.asarray(found)
+        rows = replace(self, features=self.features[heavy], labels=self.labels[heavy])
+        return np.asarray(found + rows.curvature(weights[heavy]))
 
     def roots(self, weights: FloatArray, length: int) -> Iterator[FloatArray]:
         """Yield (d, length) columns sqrt(weight) f~ of so many rows at a time, up to their signs.

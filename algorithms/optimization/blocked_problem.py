@@ -16,10 +16,10 @@ from fedsvm.algorithms.optimization.barrier import DualState, Problem, RowSums
 from fedsvm.federation.arrays import FloatArray, IntArray
 
 _MOST_IN_SINGLE = 2.0**20
-"""The trace of a site's part of Newton's matrix up to which it is computed in single precision.
+"""The trace of what is computed in single precision of a site's part of Newton's matrix.
 
-With 200,000 rows and 200 features the norm of its error was 3e-9 of the trace, 0.003 at most, where the penalty adds 1
-to the diagonal. It is an error of the step and of no certificate.
+Its rounding adds up to a norm of 2^-24 of that, 0.06, or less, where the penalty adds 1 to the diagonal; with 200,000
+rows and 200 features to 0.003. It is an error of the step and of no certificate.
 """
 
 _OF_ROWS = ("residuals", "alpha", "rest", "slopes", "lag")
