@@ -22,6 +22,7 @@ def rounds_behind_a_committee(folder: Path) -> int:
     return journal.read_bytes().count(b"newton") if journal.exists() else 0
 
 
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", long_but_for(["hybrid-svm", "rfe"], "hybrid-svm"))
 def test_a_resumed_model_is_within_its_gap_of_the_optimum_of_all_rows(name: str, tmp_path: Path) -> None:
     text = hybrid(tmp_path) if name == "hybrid-svm" else RFE
@@ -31,7 +32,7 @@ def test_a_resumed_model_is_within_its_gap_of_the_optimum_of_all_rows(name: str,
     words = [word for change in changes for word in ("--set", change)]
     line = [sys.executable, "-m", "tests.exact", "run", str(path), *words, "--journal", "--quiet", "--out", str(folder)]
     with subprocess.Popen(line, cwd=ROOT) as process:
-        wait_until(lambda: rounds_behind_a_committee(folder) >= 6, 120)
+        wait_until(lambda: rounds_behind_a_committee(folder) >= 6, 240)
         process.send_signal(signal.SIGKILL)
     before = rounds_behind_a_committee(folder)
     result = go_on(folder).result
