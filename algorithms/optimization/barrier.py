@@ -32,7 +32,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from fedsvm.algorithms.optimization.masking import Mask, uniform
+from fedsvm.algorithms.optimization.masking import Mask, precision_of, uniform
 from fedsvm.federation.arrays import FloatArray, IntArray, Residues
 
 BACK_OFF = 0.05
@@ -40,6 +40,13 @@ BACK_OFF = 0.05
 
 _BLOCK_VALUES, _LEAST_ROWS = 1 << 16, 64
 """Maximum size of a copy of some rows, or of a part of a matrix, in a step; and the minimum number of its rows."""
+
+_MOST_MASKED_IN_SINGLE = 2.0**20
+"""The trace of the products of some rows that are masked in single precision.
+
+A mask A that is wrong by rounding is (1 + e) times the mask, with e of 5e-6 at most, of which sqrt(trace) e is next to
+the 1 of the penalty. Products of masked rows are in double precision, so that they stay a sum of squares.
+"""
 
 _MOST_SQUARES = 2.0**100
 """Features with a larger sum of squares can be beyond single precision."""
@@ -305,7 +312,9 @@ class RowSums:
             return found
         found = mask.around_one() if ridge.any() else np.zeros((d, d))
         for roots in self.problem.roots(self.slopes, max(_LEAST_ROWS, _BLOCK_VALUES // d)):
-            _add_products(found, mask.times(roots))
+            precision = precision_of(d) if np.vdot(roots.T, roots.T) <= _MOST_MASKED_IN_SINGLE else np.float64
+            masked = mask.times(roots.astype(precision, copy=False))
+            _add_products(found, masked.astype(np.float64, copy=False))
         if ridge.any():
             free = mask.times(1 - ridge)
             for place, value in enumerate(free):
