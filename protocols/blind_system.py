@@ -353,6 +353,7 @@ def _received_symmetric(system: BlindSystem, sender: str) -> Steps[FloatArray]:
 def _open(channel: Channel, system: BlindSystem, share: FloatArray, seed: Residues, sign: int) -> Steps[None]:
     """Send the coordinator a share, which tells it no more than the sum of both members' shares."""
     uniform = system.numbers.uniform(channel.expand, seed, share.shape[1:])
+    channel.note_opening()
     yield Send(COORDINATOR, system.numbers.pack(system.numbers.reduce(share + sign * uniform)))
 
 
