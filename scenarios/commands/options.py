@@ -58,7 +58,9 @@ JsonLog = Annotated[
 ]
 CorrectionsFile = Annotated[
     Path | None,
-    typer.Option("--corrections", help="TOML file with rename, missing_values and recode for this site's own file."),
+    typer.Option(
+        "--corrections", help="TOML file with rename, missing_values, recode and convert for this site's own file."
+    ),
 ]
 
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of a failure.")]
