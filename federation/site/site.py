@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -52,7 +52,8 @@ from fedsvm.federation.site.partition import Partition, read_partition
 from fedsvm.federation.site.program import Installation, SiteProgram, StepMark, SumProtocol, mark_of, script_of
 from fedsvm.federation.site.receipt import IN_CLEAR, IN_SUM, NO_VALUE, Receipt
 from fedsvm.federation.site.resources import free_unused_memory, resources
-from fedsvm.federation.site.script import END, Script, ScriptPosition
+from fedsvm.federation.site.script import END, Script
+from fedsvm.federation.site.script_position import ScriptPosition
 from fedsvm.federation.site.signed import SignatureCheck
 from fedsvm.federation.site.site_journal import EndOfRecordError, ReplayChannel, SiteJournal
 from fedsvm.federation.site_messages import Aborted, FinalReport, LogRecord, RoundProgress, StepDone, StepFailure
@@ -422,7 +423,7 @@ class Site:
             self._place.admit_missed(order.step)
             return self.chain.head
         self.chain.enter(order, link)
-        self._place.admit(order.step, link.said, order.sites, number)
+        self._place.admit(order.step, link.content, order.sites, number)
         return link.digest
 
     def _check_signature(self, order: Order, number: int, mark: StepMark) -> ChainRound | None:
@@ -468,8 +469,7 @@ class Site:
         if isinstance(order.terms, SumTerms):
             program.check_receiver(order.step, order.terms.receiver, order.sites)
         channel = self._open_channel(order, number, self._admit(order, number, link))
-        value = program.run_step(order.step, channel, arguments)
-        self._receipt.record_answered(program.answers.spent)
+        value = self._run_step(program, order.step, channel, arguments)
         if self._journal is not None:
             self._journal.end_step()
         terms = order.terms
@@ -499,6 +499,16 @@ class Site:
                     self._journal.record_opened(opened)
             return IN_SUM if protocol.discloses == "sum" else IN_CLEAR
         return NO_VALUE
+
+    def _run_step(self, program: SiteProgram, step: str, channel: SocketChannel, arguments: Mapping[str, Any]) -> Any:
+        """Run a step and return its value. If its protocol opened a sum, note it, even if the step fails after that."""
+        try:
+            value = program.run_step(step, channel, arguments)
+        finally:
+            if channel.has_opened:
+                self._place.note_opened()
+        self._receipt.record_answered(program.answers.spent)
+        return value
 
     def _free_memory(self, step: str) -> None:
         """Return unused memory to the system before another step; a repeated step needs as much again."""
