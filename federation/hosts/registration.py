@@ -15,9 +15,10 @@ from fedsvm.federation.control import MAX_LOG_TEXT, RunOver
 from fedsvm.federation.errors import DeadlineExpired, FederationError, LaunchError, Malformed, PeerDropped
 from fedsvm.federation.hosts.held_data import HeldColumn
 from fedsvm.federation.hosts.listening_endpoint import Call, ListeningEndpoint
-from fedsvm.federation.hosts.messages import PROTOCOL_VERSION, Begin, Declined, Offer, Ready, SiteRefused, is_tcp
+from fedsvm.federation.hosts.messages import PROTOCOL_VERSION, Begin, Declined, Offer, Ready, SiteRefused
 from fedsvm.federation.site.terms import Terms
 from fedsvm.federation.text import list_names, visible
+from fedsvm.federation.transport.addresses import is_tcp
 from fedsvm.federation.transport.auth import REFUSED
 from fedsvm.federation.transport.deadline import Deadline
 from fedsvm.federation.transport.keys import COORDINATOR, KEY_BYTES, SIGNATURE_BYTES, Party

@@ -143,12 +143,15 @@ class CoordinatedRun:
     def go_on(self, journal: Journal) -> FinishedRun:
         """Resume the run, which failed or whose coordinator ended. Its sites, waiting or restarted, connect again.
 
-        Never raises for what goes wrong within the run.
+        Never raises for what goes wrong within the run. Raises FederationError if it cannot go on; its folder then has
+        the results that it had.
         """
-        return run_and_record(self._run, lambda: self._take_over(journal))
+        registration = self._take_over(journal)
+        joined = list(registration.ready_sites.values())
+        return run_and_record(self._run, lambda: self._train(registration, joined, journal))
 
-    def _take_over(self, journal: Journal) -> None:
-        """Take back the sites of the run, and train on."""
+    def _take_over(self, journal: Journal) -> SiteRegistration:
+        """Take back the sites of the run. Raises FederationError."""
         met, endpoint, meeting = journal.header, self._endpoint, self._meeting
         restartable: tuple[str, ...] = tuple(met["restartable"])
         joined = [
@@ -172,7 +175,7 @@ class CoordinatedRun:
             raise FederationError(why)
         end_rounds(endpoint, waited, met["run"], heard)
         self._tell(f"{', '.join(met['tickets'])} are back; the run continues after {journal.last_round} rounds")
-        self._train(registration, list(registration.ready_sites.values()), journal)
+        return registration
 
     def _registration(self, run: bytes, restartable: tuple[str, ...]) -> SiteRegistration:
         terms = terms_of(self._run.scenario, restartable=restartable)
@@ -271,10 +274,16 @@ def _party_now(party: Party, journal: Journal) -> Party:
 
 @contextmanager
 def _resumption_explained(folder: Path, tell: Callable[[str], None]) -> Iterator[None]:
-    """Tell the operator of a run that failed how it goes on, if it can."""
+    """Tell the operator of a run that failed or was interrupted how it goes on, if it can."""
     try:
         yield
     except FederationError as error:
         if is_resumable(error):
             tell(f"the sites wait for the run to be resumed: fedsvm coordinate --resume {folder} --listen … --key …")
+        raise
+    except KeyboardInterrupt:
+        tell(
+            f"the sites end too; to resume the run, start them again, and fedsvm coordinate --resume {folder} "
+            "--listen … --key …"
+        )
         raise
