@@ -17,9 +17,7 @@ from fedsvm.federation.errors import OrderRefused
 from fedsvm.federation.site.program import NO_TERMS, SiteProgram, step, steps_of
 from fedsvm.federation.site.script import (
     END,
-    MAX_REPEATS,
     Script,
-    ScriptPosition,
     any_order,
     either,
     maybe,
@@ -28,6 +26,7 @@ from fedsvm.federation.site.script import (
     seq,
     stage,
 )
+from fedsvm.federation.site.script_position import MAX_REPEATS, ScriptPosition
 from fedsvm.federation.site.terms import Terms
 from fedsvm.federation.transport.wire import RUN_ID_BYTES
 

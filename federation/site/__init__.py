@@ -3,6 +3,7 @@
 - `program`: the steps and the secure sums that a site offers
 - `terms`: the terms of a run, sent to every site before anything is computed
 - `script`: the steps that may be ordered, their order and their number
+- `script_position`: the position of a site in its script
 - `order_facts`: the part of an order that receipts show, and its digest
 - `chain`: the digest of each order and of all before it; masks depend on it
 - `answers`: noisy answers that a site keeps, so that no question is answered twice

@@ -6,9 +6,9 @@ sites and its terms. Two sites have equal links if they received equal orders, a
 messages between sites are bound to the link of their round (`channel.socket`), so sites that received different orders
 open no sum together.
 
-An order says which complete round it follows (`Order.after`). The site then knows if its last round is complete: if it
-is not, the chain goes on without it. A site that missed rounds receives their orders in full, and computes the links
-itself.
+An order names the complete round that it follows (`Order.after`). So the site learns whether its own last round is
+complete; if not, the chain continues without that round. A site that missed rounds receives their orders in full, and
+computes the links itself.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ class ChainRound:
         Its number.
     step : str
         Its step.
-    said : bytes
-        The digest of what its step is told (`Order.digest`).
+    content : bytes
+        The digest of its order's content (`Order.digest`).
     digest : bytes
         The link: a digest of the facts of the order, and of the link before it.
     """
 
     round: int
     step: str
-    said: bytes
+    content: bytes
     digest: bytes
 
 
@@ -64,7 +64,7 @@ class OrderChain:
     Attributes
     ----------
     last : ChainRound or None
-        The last round that the site took part in, while no later order says if it is complete.
+        The last round that the site took part in, until a later order shows whether it is complete.
     """
 
     def __init__(self, run: bytes, sites: tuple[str, ...], terms: Terms) -> None:
@@ -90,8 +90,7 @@ class OrderChain:
 
     def has(self, order: Order) -> bool:
         """Return whether a complete round had this order, whichever sites took part."""
-        said = order.digest
-        return any(link.said == said for link in self._links.values())
+        return any(link.content == order.digest for link in self._links.values())
 
     def link_of(self, order: Order, number: int) -> ChainRound:
         """Return the link that a round would have; the chain is unchanged.
@@ -105,7 +104,7 @@ class OrderChain:
         Raises
         ------
         OrderRefused
-            The order follows another round than the last complete one.
+            The order does not follow the last complete round.
         """
         if self.last is not None and order.after == self.last.round:
             return _next(self.last, order, number)
@@ -128,13 +127,14 @@ class OrderChain:
     def miss(
         self, orders: Sequence[tuple[int, Order]], check: Callable[[Order, ChainRound], None] = lambda order, link: None
     ) -> None:
-        """Take in orders of complete rounds, each in full with its round; known ones are compared.
+        """Add the orders of complete rounds that this site may have missed, and compare those that it has.
 
         Parameters
         ----------
         orders : sequence of (int, Order)
+            Each round's number and its order in full.
         check : callable, optional
-            Called with each order and its link, before the order is taken in.
+            Called with each order and its link, before the order is added. It may raise OrderRefused.
 
         Raises
         ------

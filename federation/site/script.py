@@ -3,13 +3,6 @@
 A script is a regular expression over the names of steps. A site derives it from the agreed terms alone, and keeps the
 script of the orders that may follow: each order that it carries out leaves a derivative of the script (J. A.
 Brzozowski, Journal of the ACM 11, 1964). It refuses any other order before it computes anything.
-
-After changes of the membership a coordinator orders steps again, which a script alone does not allow:
-
-- A site that left or joined makes a stage start again (`Federation.until_stable`). A stage stays open until an order
-  that comes after it arrives, since a site may have finished it when another drops in its last round.
-- A round can fail at other sites, so the last order may come again unchanged.
-- Each change of membership allows some more rounds, where the script says so.
 """
 
 from __future__ import annotations
@@ -18,11 +11,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from fedsvm.federation.errors import OrderRefused
-
-MAX_REPEATS = 10
-"""Maximum number of times that an unchanged order may be repeated while the same sites take part."""
-
 
 class Script(ABC):
     """The orders that a site accepts. Scripts are immutable.
@@ -30,7 +18,7 @@ class Script(ABC):
     Attributes
     ----------
     nullable : bool
-        True if the script may end here.
+        Whether the script may end here.
     steps : frozenset of str
         All steps that the script names.
     """
@@ -47,7 +35,7 @@ class Script(ABC):
         return ()
 
     def grow(self) -> Script:
-        """Return the script with the rounds that a change of membership allows in addition."""
+        """Return the script with the additional rounds that a change of membership allows."""
         return self
 
     @property
@@ -78,7 +66,7 @@ class Count:
         return Count(self.least + other.least, most)
 
     def times(self, other: Count) -> Count:
-        """Return the range of a number of orders that comes several times."""
+        """Return the range of the total, if this many orders come `other` times."""
         bounded = self.most is not None and other.most is not None
         return Count(self.least * other.least, (self.most or 0) * (other.most or 0) if bounded else None)
 
@@ -102,7 +90,7 @@ class _End(Script):
 
 
 END = _End()
-"""The script of nothing."""
+"""The empty script: no further order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +133,7 @@ class _Sequence(Script):
 
     def after(self, step: str) -> Scripts:
         left = tuple(_then(each, self.second) for each in self.first.after(step))
-        return _distinct((*left, *self.second.after(step))) if self.first.nullable else left
+        return distinct((*left, *self.second.after(step))) if self.first.nullable else left
 
     def anew(self) -> Scripts:
         return tuple(_then(each, self.second) for each in self.first.anew())
@@ -173,12 +161,12 @@ class _Alternatives(Script):
         return {step: _widest([found.get(step, _NEVER) for found in each]) for step in steps}
 
     def after(self, step: str) -> Scripts:
-        return _distinct(left for each in self.choices for left in each.after(step))
+        return distinct(left for each in self.choices for left in each.after(step))
 
 
 @dataclass(frozen=True, slots=True)
 class _AnyOrder(Script):
-    """Any of some steps, in any order and as often as ordered."""
+    """Some steps in any order, each any number of times."""
 
     steps: frozenset[str]
 
@@ -229,7 +217,7 @@ class _Repeat(Script):
 
 @dataclass(frozen=True, slots=True)
 class _Stage(Script):
-    """rest: the remaining script of the body once it was begun."""
+    """A script that may start again. rest: what remains of the body once it was begun."""
 
     body: Script
     rest: Script | None = None
@@ -272,8 +260,8 @@ def _then(first: Script, second: Script) -> Script:
     return second if first is END else first if second is END else _Sequence(first, second)
 
 
-def _distinct(scripts: Iterable[Script]) -> Scripts:
-    """Return each script once. There are few of them, and mostly the same objects."""
+def distinct(scripts: Iterable[Script]) -> Scripts:
+    """Return each script once. A list suffices: there are few, and most are the same objects."""
     found: list[Script] = []
     for script in scripts:
         if script not in found:
@@ -287,7 +275,7 @@ def once(step: str) -> Script:
 
 
 def seq(*scripts: Script | str) -> Script:
-    """Return the script of some scripts, or steps, one after the other."""
+    """Return a script of several scripts or steps, one after the other."""
     whole: Script = END
     for each in reversed(scripts):
         whole = _then(_script(each), whole)
@@ -295,205 +283,40 @@ def seq(*scripts: Script | str) -> Script:
 
 
 def either(*scripts: Script | str) -> Script:
-    """Return the script of one of some scripts, or steps."""
+    """Return a script that is any one of several scripts or steps."""
     return _Alternatives(tuple(_script(each) for each in scripts))
 
 
 def maybe(*scripts: Script | str) -> Script:
-    """Return the script of some scripts, or steps, one after the other, or of nothing."""
+    """Return a script of several scripts or steps, one after the other, all of which may be skipped together."""
     return either(seq(*scripts), END)
 
 
 def repeat(script: Script | str, least: int = 0, most: int | None = None, *, per_change: int = 0) -> Script:
-    """Return the script of a script, or step, several times.
+    """Return a script that repeats a script or step.
 
     Parameters
     ----------
     script : Script or str
     least : int, default 0
+        Minimum number of repetitions.
     most : int, optional
-        Without it there is no limit.
+        Maximum number of repetitions; unlimited by default.
     per_change : int, default 0
-        How many more each change of membership allows.
+        The number of further repetitions that each change of membership allows.
     """
     return _Repeat(_script(script), least, most, per_change)
 
 
 def stage(*scripts: Script | str) -> Script:
-    """Return the script of some scripts, or steps, which start again from the first when sites leave or join."""
+    """Return a script of several scripts or steps, which starts again from the first when sites leave or join."""
     return _Stage(seq(*scripts))
 
 
 def any_order(steps: Iterable[str]) -> Script:
-    """Return the script of some steps in any order, as often as ordered."""
+    """Return a script of these steps in any order, each any number of times."""
     return _AnyOrder(frozenset(steps))
 
 
 def _script(script: Script | str) -> Script:
     return once(script) if isinstance(script, str) else script
-
-
-# Where a site is.
-
-
-class ScriptPosition:
-    """The place of a site in its script.
-
-    An example, of `seq(stage("count", "scale"), repeat("newton", 1, 3))` at a site of a run with the sites x, y and z:
-
-        order    sites    accepted as                                  may follow
-        -------  -------  -------------------------------------------  -------------------------------------
-        count    x, y, z  the first step                               scale; count unchanged
-        scale    x, y, z  the next step                                newton; scale unchanged
-        count    x, y     the stage, which starts again: z left        scale; count unchanged
-        scale    x, y     the next step                                newton; scale unchanged
-        newton   x, y     the next step                                newton, twice; newton unchanged
-        newton   x, y     the last order, repeated unchanged; as the   newton, once or twice, since only the
-                          script has newton again, also the next step  coordinator knows which it was
-        scale    x, y     refused: nothing changed since the stage     the same as before
-
-    Parameters
-    ----------
-    script : Script
-        That of the whole run.
-    max_repeats : int, optional
-        How often steps may come again over other members once a sum of this site was opened; without it as often as the
-        script allows.
-    """
-
-    def __init__(self, script: Script, max_repeats: int | None = None) -> None:
-        self._max_repeats = max_repeats
-        self._over_others = 0
-        self._has_opened = self._last_opened = False
-        self._may: Scripts = (script,)  # what may follow the last order
-        self._before: Scripts = ()  # what could follow the order before it
-        self._last: tuple[str, bytes] = ("", b"")  # its step, and the digest of all else that it said
-        self._members: tuple[str, ...] = ()  # the sites that took part in it
-        self._changed = False  # whether sites left or joined since
-        self._restarts: Scripts = ()  # the stages that the last change still lets start again
-        self._repeats = 0  # how often it was repeated unchanged
-        self._round = 0
-        self._missed: list[str] = []  # steps that this site missed, and may receive alone
-
-    def admit(self, step: str, told: bytes, members: tuple[str, ...], round_number: int) -> None:
-        """Move on by an order of a round, or stay if it is the last one unchanged.
-
-        Parameters
-        ----------
-        step : str
-        told : bytes
-            A digest of the rest of the order.
-        members : tuple of str
-            The sites that take part.
-        round_number : int
-
-        Raises
-        ------
-        OrderRefused
-            The order may not come now. The place is unchanged.
-        """
-        changed = self._changed or (bool(self._members) and self._members != members)
-        is_repeated = (step, told) == self._last and (changed or self._repeats < MAX_REPEATS)
-        last, now, anew = self._before, self._may, self._restarts
-        if changed:
-            last, now, anew = _grow(last), _grow(now), _grow(self._started_again())
-        has_opened = self._last_opened if is_repeated else self._has_opened
-        is_over_others = changed and has_opened and (is_repeated or not _after(now, step))
-        if is_over_others and self._over_others == self._max_repeats:
-            raise OrderRefused(
-                f"by this site's policy steps are repeated over other sites {self._max_repeats} times at most "
-                f"(max_repeats); step {step!r} would be repeated once more"
-            )
-        before = _distinct((*now, *anew))
-        may = _after(before, step)
-        if is_repeated:  # or, if the script has the step twice in a row, its second time
-            before, may = _distinct((*before, *last)), _distinct((*may, *now))
-        if not may:
-            raise OrderRefused(self._reason(step))
-        self._over_others += is_over_others
-        self._last_opened = False
-        self._repeats = self._repeats + 1 if is_repeated and not changed else 0
-        self._before, self._may, self._last = before, may, (step, told)
-        self._members, self._changed, self._round = members, False, round_number
-        self._restarts = self._left_to_restart(anew, step)
-        self._missed.clear()
-
-    def note_opened(self) -> None:
-        """Record that the coordinator may have opened this site's contribution to the last round."""
-        self._has_opened = self._last_opened = True
-
-    def note_change(self) -> None:
-        """Record that sites left or joined since the last order."""
-        self._changed = True
-
-    def miss(self, rounds: Sequence[int], steps: Sequence[str]) -> None:
-        """Move on by the orders of rounds that this site missed.
-
-        Rounds up to the last one in which the site received an order are ignored.
-
-        Parameters
-        ----------
-        rounds, steps : sequence of int, sequence of str
-            All rounds that are complete, in their order, and their steps.
-
-        Raises
-        ------
-        OrderRefused
-            The script does not allow these orders. The place is unchanged.
-        """
-        before, may, last, missed = self._before, self._may, self._last[0], False
-        for number, step in zip(rounds, steps, strict=True):
-            if number <= self._round:
-                continue
-            again = may if step == last and not missed else ()  # the last order of this site may have failed
-            started = tuple(begun for each in (*before, *may) for begun in each.anew())
-            left = _distinct((*_after(may, step), *again, *_after(started, step)))
-            if not left:
-                left = _after(_grow(may), step)
-            if not left:
-                raise OrderRefused(self._reason(step))
-            before, may, last, missed = _distinct((*may, *started)), left, step, True
-        if missed or not self._round:
-            self._before, self._may, self._last, self._repeats = before, may, (last, b""), 0
-            self._round = max(self._round, *rounds, 0)
-        self._missed = list(steps)
-        self._has_opened |= bool(steps)  # by an earlier process of this site
-        self._changed = True
-
-    def admit_missed(self, step: str) -> None:
-        """Check an order that only this site receives, of a step that it missed; each comes once, in their order.
-
-        Raises
-        ------
-        OrderRefused
-            The site did not miss the step, or it has received a later one already.
-        """
-        if step not in self._missed:
-            raise OrderRefused(f"the site did not miss step {step!r}, and has it in its turn or not at all")
-        del self._missed[: self._missed.index(step) + 1]
-
-    def _left_to_restart(self, anew: Scripts, step: str) -> Scripts:
-        """Return the stages that the last change lets start again, and that are open and did not start by this step.
-
-        A change in an inner stage can start that stage again first, and the outer one only after some of its rounds.
-        """
-        if not anew:
-            return ()
-        still_open = self._started_again()
-        return tuple(each for each in anew if each in still_open and not each.after(step))
-
-    def _started_again(self) -> Scripts:
-        return _distinct(left for each in (*self._before, *self._may) for left in each.anew())
-
-    def _reason(self, step: str) -> str:
-        return f"step {step!r} is out of place: by the agreed terms it may not be ordered now, or not once more"
-
-
-def _after(scripts: Scripts, step: str) -> Scripts:
-    if len(scripts) == 1:
-        return scripts[0].after(step)
-    return _distinct(left for each in scripts for left in each.after(step))
-
-
-def _grow(scripts: Scripts) -> Scripts:
-    return tuple(each.grow() for each in scripts)

@@ -52,7 +52,8 @@ from fedsvm.federation.site.partition import Partition, read_partition
 from fedsvm.federation.site.program import Installation, SiteProgram, StepMark, SumProtocol, mark_of, script_of
 from fedsvm.federation.site.receipt import IN_CLEAR, IN_SUM, NO_VALUE, Receipt
 from fedsvm.federation.site.resources import free_unused_memory, resources
-from fedsvm.federation.site.script import END, Script, ScriptPosition
+from fedsvm.federation.site.script import END, Script
+from fedsvm.federation.site.script_position import ScriptPosition
 from fedsvm.federation.site.signed import SignatureCheck
 from fedsvm.federation.site.site_journal import EndOfRecordError, ReplayChannel, SiteJournal
 from fedsvm.federation.site_messages import Aborted, FinalReport, LogRecord, RoundProgress, StepDone, StepFailure
@@ -422,7 +423,7 @@ class Site:
             self._place.admit_missed(order.step)
             return self.chain.head
         self.chain.enter(order, link)
-        self._place.admit(order.step, link.said, order.sites, number)
+        self._place.admit(order.step, link.content, order.sites, number)
         return link.digest
 
     def _check_signature(self, order: Order, number: int, mark: StepMark) -> ChainRound | None:
