@@ -60,7 +60,6 @@ from fedsvm.protocols.blind_parameters import (
 )
 from fedsvm.protocols.blind_sums import beside_of_first, beside_of_second, deal_products, normal, uniform
 from fedsvm.protocols.common_seed import SHAPE
-from fedsvm.protocols.ring_broadcast import pass_on
 from fedsvm.protocols.secret_order import secret_order
 from fedsvm.protocols.side_by_side import Receive, Send, Steps, side_by_side
 from fedsvm.protocols.sums.secure_sum import RESIDUE_BYTES, Cost, SecureSum
@@ -223,15 +222,18 @@ def _digest(shown: Residues) -> Residues:
 
 
 def _all_of(channel: Channel, own: Residues) -> Residues:
-    """Return (n, 4) every site's array (1, 4), which goes round once to be filled and once to be read."""
-    sites, place = channel.sites, channel.sites.index(channel.me)
-    shape = (len(sites), own.shape[1])
-    table = np.zeros(shape, dtype=np.uint64) if place == 0 else channel.receive(sites[place - 1], shape)
-    table = table.copy()
-    table[place] = own[0]
-    if place < len(sites) - 1:
-        channel.send(sites[place + 1], table)
-    table = pass_on(channel, sites[-1], table if place == len(sites) - 1 else None, shape)
+    """Return (n, 4) every site's array (1, 4): the first site collects them, and sends all to each other site.
+
+    That takes two hops; round a ring it would take 2 (n - 1).
+    """
+    (first, *others), place = channel.sites, channel.sites.index(channel.me)
+    if channel.me == first:
+        table = np.concatenate([own, *(channel.receive(site, own.shape) for site in others)])
+        for site in others:
+            channel.send(site, table)
+        return table
+    channel.send(first, own)
+    table = channel.receive(first, (len(channel.sites), own.shape[1]))
     if (table[place] != own[0]).any():
         raise StepRefused("another site changed the random bits that this one contributes to the committee")
     return table
@@ -241,7 +243,7 @@ def _serve_as_first(
     channel: Channel, system: BlindSystem, committee: _Committee, entries: FloatArray
 ) -> Steps[FloatArray]:
     second = committee.second
-    held = system.numbers.reduce(system.matrix(entries) + system.diagonal() + _dither(channel, system))
+    held = system.numbers.reduce(system.add_penalty(_add_dither(channel, system, system.matrix(entries))))
     mask = _drawn_mask(channel, system, STRETCH)
     share = yield from _mask_own(channel, system, committee.dealer, second, mask, held)
     share = yield from _mask_other(channel, system, committee.dealer, second, share)
@@ -265,7 +267,7 @@ def _serve_as_second(
     channel: Channel, system: BlindSystem, committee: _Committee, entries: FloatArray
 ) -> Steps[FloatArray]:
     first = committee.first
-    held = system.numbers.reduce(system.matrix(entries) + _dither(channel, system))
+    held = system.numbers.reduce(_add_dither(channel, system, system.matrix(entries)))
     mask = _drawn_mask(channel, system, 1.0)
     share = yield from _mask_other(channel, system, committee.dealer, first, held)
     share = yield from _mask_own(channel, system, committee.dealer, first, mask, share)
@@ -281,16 +283,16 @@ def _serve_as_second(
     return np.asarray(found.T)
 
 
-def _dither(channel: Channel, system: BlindSystem) -> FloatArray:
-    """Draw this member's noise on the right-hand sides, as extended matrices of residues."""
+def _add_dither(channel: Channel, system: BlindSystem, full: FloatArray) -> FloatArray:
+    """Return extended matrices, not reduced, with this member's noise on the right-hand sides, added in their place."""
     numbers, d = system.numbers, system.size
-    noise = np.zeros((len(numbers.primes), system.extended, system.extended))
     if system.dither:
         drawn = normal(channel, d * system.problems).reshape(system.problems, d)
         size = np.append(np.full(d - system.free, system.dither), np.full(system.free, system.free_dither))
-        noise[:, d:, :d] = numbers.encode(size / 2**0.5 / system.scale * drawn, FRACTION_BITS)
-        noise[:, :d, d:] = transpose(noise[:, d:, :d])
-    return noise
+        noise = numbers.encode(size / 2**0.5 / system.scale * drawn, FRACTION_BITS)
+        full[:, d:, :d] += noise
+        full[:, :d, d:] += transpose(noise)
+    return full
 
 
 def _mask_own(
@@ -351,6 +353,7 @@ def _received_symmetric(system: BlindSystem, sender: str) -> Steps[FloatArray]:
 def _open(channel: Channel, system: BlindSystem, share: FloatArray, seed: Residues, sign: int) -> Steps[None]:
     """Send the coordinator a share, which tells it no more than the sum of both members' shares."""
     uniform = system.numbers.uniform(channel.expand, seed, share.shape[1:])
+    channel.note_opening()
     yield Send(COORDINATOR, system.numbers.pack(system.numbers.reduce(share + sign * uniform)))
 
 
@@ -507,9 +510,9 @@ def blind_systems_cost(total: SecureSum, sites: int, systems: Sequence[BlindSyst
     """
     summed = total.cost_of(sites, (1, _summed_words(systems)))
     drawing = 4 * (sites - 1) if is_drawn else 0
-    messages, hops = drawing + is_drawn + (sites - 1) + summed.messages + 2, drawing + summed.hops + 1
+    messages, hops = drawing + is_drawn + (sites - 1) + summed.messages + 2, 4 * is_drawn + summed.hops + 1
     words = (
-        drawing * sites * SHAPE[1]
+        drawing // 2 * (sites + 1) * SHAPE[1]
         + MIN_SITES * is_drawn
         + len(systems) * (sites - 1) * SHAPE[1]
         + _summed_words(systems)

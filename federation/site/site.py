@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -469,8 +469,7 @@ class Site:
         if isinstance(order.terms, SumTerms):
             program.check_receiver(order.step, order.terms.receiver, order.sites)
         channel = self._open_channel(order, number, self._admit(order, number, link))
-        value = program.run_step(order.step, channel, arguments)
-        self._receipt.record_answered(program.answers.spent)
+        value = self._run_step(program, order.step, channel, arguments)
         if self._journal is not None:
             self._journal.end_step()
         terms = order.terms
@@ -500,6 +499,16 @@ class Site:
                     self._journal.record_opened(opened)
             return IN_SUM if protocol.discloses == "sum" else IN_CLEAR
         return NO_VALUE
+
+    def _run_step(self, program: SiteProgram, step: str, channel: SocketChannel, arguments: Mapping[str, Any]) -> Any:
+        """Run a step and return its value. If its protocol opened a sum, note it, even if the step fails after that."""
+        try:
+            value = program.run_step(step, channel, arguments)
+        finally:
+            if channel.has_opened:
+                self._place.note_opened()
+        self._receipt.record_answered(program.answers.spent)
+        return value
 
     def _free_memory(self, step: str) -> None:
         """Return unused memory to the system before another step; a repeated step needs as much again."""
