@@ -114,9 +114,7 @@ class _Pair:
         """Add up both shares."""
         system, members = self.systems[place], self.members
         told = self._between(COORDINATOR, members.second)
-        blinded = [each for each in told if each.dtype == np.uint64][
-            -1
-        ]  # a masked sum sends others before
+        blinded = [each for each in told if each.dtype == np.uint64][-1]  # a masked sum sends others before
         blind = next(each for each in self._draw(members.second) if each.shape == blinded.shape)
         ends = np.cumsum([each.numbers.words((1, each.entries)) for each in self.systems])
         words = np.split((blinded - blind)[:, :-1], ends[:-1], axis=1)[place]
