@@ -373,9 +373,9 @@ def blind_systems_cost(total: SecureSum, sites: int, systems: Sequence[BlindSyst
     """
     summed = total.cost_of(sites, (1, _summed_words(systems)))
     drawing = 4 * (sites - 1) if is_drawn else 0
-    messages, hops = drawing + is_drawn + (sites - 1) + summed.messages + 2, drawing + summed.hops + 1
+    messages, hops = drawing + is_drawn + (sites - 1) + summed.messages + 2, 4 * is_drawn + summed.hops + 1
     words = (
-        drawing * sites * SHAPE[1]
+        drawing // 2 * (sites + 1) * SHAPE[1]
         + MIN_SITES * is_drawn
         + len(systems) * (sites - 1) * SHAPE[1]
         + _summed_words(systems)

@@ -22,7 +22,7 @@ from fedsvm.algorithms.features.k_means import local_centres
 from fedsvm.algorithms.features.kernels import Kernel
 from fedsvm.algorithms.features.mapped_rows import FeatureRows
 from fedsvm.algorithms.features.nystrom import nystrom_features, nystrom_map
-from fedsvm.algorithms.optimization import interior_point, path_rounds
+from fedsvm.algorithms.optimization import interior_point, masking, path_rounds
 from fedsvm.algorithms.optimization.barrier import DualState, Problem, RowSums, on_the_curve
 from fedsvm.algorithms.optimization.blind_path import BlindNewton, BlindPath
 from fedsvm.algorithms.optimization.interior_point import (
@@ -332,6 +332,29 @@ def test_a_rotation_is_the_orthogonal_factor_of_the_numbers_that_it_is_drawn_fro
     np.testing.assert_allclose(rotation.transposed_times(one), np.eye(size), atol=1e-13)
     places = np.concatenate([vectors.diagonal() for _, vectors, _ in rotation.groups])
     np.testing.assert_array_equal(np.sign(places), -rotation.signs)
+
+
+@pytest.mark.parametrize("weight", [1.0, 1e3, 1e6])
+@pytest.mark.parametrize("intercept", [True, False])
+def test_masks_in_single_precision_hardly_change_a_step(
+    monkeypatch: pytest.MonkeyPatch, weight: float, intercept: bool
+) -> None:
+    """The change of D + M is a small share of D + M in every direction, also where only the penalty is."""
+    size, rows = 300, 60
+    random = np.random.default_rng(0)
+    features, labels = random.normal(size=(rows, size - intercept)), random.choice([-1.0, 1.0], size=rows)
+    problem = Problem.of(features, labels, 1.0, lever=3.0 if intercept else 0.0)
+    origin, ridge = np.zeros(size), np.append(np.ones(size - 1), 0.0 if intercept else 1.0)
+    standing = DualState.at(problem, 0, origin, origin).move(problem, 1, origin, 1.0, keep=False, still=True)
+    standing = replace(standing, slopes=weight * random.random(rows))
+    mask = draw_mask(uniform_residues((1, 4)), "0 1", size, size - intercept, "congruence")
+    assert mask is not None
+    single = RowSums.of(problem, standing).behind(mask, ridge)
+    monkeypatch.setattr(masking, "_MANY_DIMENSIONS", size + 1)
+    double = RowSums.of(problem, standing).behind(mask, ridge)
+    assert (single != double).any()
+    root = np.linalg.inv(np.linalg.cholesky(double))
+    assert np.linalg.norm(root @ (single - double) @ root.T, 2) < 1e-3
 
 
 @pytest.mark.parametrize(("rows", "size"), [(0, 5), (3, 90), (90, 89), (100, 90), (40, 130)])

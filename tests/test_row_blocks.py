@@ -16,16 +16,19 @@ from fedsvm.algorithms.features.kernels import Kernel
 from fedsvm.algorithms.features.mapped_rows import FeatureRows
 from fedsvm.algorithms.features.nystrom import NystromMap
 from fedsvm.algorithms.features.row_blocks import RowBlocks
-from fedsvm.algorithms.optimization import barrier, masking
+from fedsvm.algorithms.optimization import barrier, masking, path_sums
 from fedsvm.algorithms.optimization.barrier import DualState, Problem
 from fedsvm.algorithms.optimization.masking import Mask, draw_mask
-from fedsvm.algorithms.optimization.path_rounds import RoundOrder, RowPaths
+from fedsvm.algorithms.optimization.path_rounds import Layout, RoundOrder, RowPaths
 from fedsvm.algorithms.optimization.path_sums import _Start
 from fedsvm.federation.arrays import FloatArray
 
 NUMBER_BYTES = 8
 OBJECT_BYTES = 200_000
 """Of all that is no array."""
+
+SINGLE = 2.0**-22
+"""Error of a product in single precision, as a share of the largest."""
 
 
 def mapped(rows: int, features: int) -> tuple[FloatArray, NystromMap, FloatArray]:
@@ -47,6 +50,10 @@ def paths_of(features: FloatArray | RowBlocks, labels: FloatArray, prior: FloatA
             yield draw_mask(seed, f"{number} {iteration}", len(origin), size, "congruence")
 
     return RowPaths(problems, [DualState.at(each, 0, origin, origin) for each in problems], draw)
+
+
+def layouts_of(paths: RowPaths) -> list[Layout]:
+    return [Layout.of(each) for each in paths.problems]
 
 
 def rounds_of(paths: RowPaths, rounds: int) -> list[FloatArray]:
@@ -85,14 +92,48 @@ def test_sums_and_points_are_those_of_features_in_memory(
     prior = np.random.default_rng(1).normal(size=(2, feature_map.dimensions))
     whole = paths_of(feature_map(rows), labels, prior, lever)
     blocked = paths_of(RowBlocks.of(rows, feature_map), labels, prior, lever)
+    parts = [np.arange(each.length) < each.dimensions * (each.dimensions + 1) // 2 for each in layouts_of(whole)]
+    matrix = np.concatenate(parts)
     for one, other in zip(rounds_of(whole, 3), rounds_of(blocked, 3), strict=True):
-        np.testing.assert_allclose(other, one, rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(other[~matrix], one[~matrix], rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(other[matrix], one[matrix], rtol=0, atol=SINGLE * np.abs(one[matrix]).max())
     for ours, theirs in zip(whole.latest, blocked.latest, strict=True):
         np.testing.assert_allclose(theirs.alpha, ours.alpha, rtol=1e-9)
     kept = np.arange(0, feature_map.dimensions, 2)
     fewer = [paths.problems[1].keep(kept) for paths in (whole, blocked)]
     point = np.ones(fewer[0].dimensions)
     np.testing.assert_allclose(fewer[1].margins(point), fewer[0].margins(point), rtol=1e-9)
+
+
+@pytest.mark.parametrize("lever", [0.0, 2.0])
+def test_kept_features_in_blocks_have_the_same_sums(monkeypatch: pytest.MonkeyPatch, lever: float) -> None:
+    monkeypatch.setattr(row_blocks, "_KEPT_VALUES", 2000)
+    rows, feature_map, labels = mapped(1000, 30)
+    features, prior = feature_map(rows), np.zeros(feature_map.dimensions)
+    labels[1, 600:] = 0.0
+    whole = paths_of(features, labels, prior, lever)
+    monkeypatch.setattr(path_sums, "_MANY_VALUES", features.size)
+    blocked = paths_of(features, labels, prior, lever)
+    assert [len(each.features) for each in (*whole.problems, *blocked.problems)] == [1000, 600, 0, 0]
+    for one, other in zip(rounds_of(whole, 3), rounds_of(blocked, 3), strict=True):
+        np.testing.assert_allclose(other, one, rtol=0, atol=SINGLE * np.abs(one).max())
+    for ours, theirs in zip(whole.latest, blocked.latest, strict=True):
+        np.testing.assert_allclose(theirs.alpha, ours.alpha, rtol=1e-9)
+
+
+@pytest.mark.parametrize("lever", [0.0, 3.0])
+@pytest.mark.parametrize("heavy", [0, 3, 300, 400])
+@pytest.mark.parametrize("factor", [1.0, 1e3, 1e30, 1e60])
+def test_single_precision_is_left_where_its_error_would_matter(lever: float, heavy: int, factor: float) -> None:
+    features, _, (labels, _) = mapped(400, 10)
+    problem = Problem.of(features * factor, labels, 1.0, lever=lever * factor)
+    weights, most = np.random.default_rng(2).random(400), 2.0**20
+    weights *= most / 4 / np.trace(problem.curvature(weights))
+    weights[:heavy] *= 1e9
+    exact, found = problem.curvature(weights), problem.curvature_in_single(weights, most)
+    assert np.linalg.norm(found - exact, 2) <= 2.0**-24 * most + 1e-15 * np.trace(exact)
+    is_single = heavy < 300 and factor < 1e30
+    assert (found == exact).all() != is_single
 
 
 def test_other_steps_have_all_features_at_once() -> None:

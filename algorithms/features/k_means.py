@@ -26,6 +26,9 @@ GRID = 2.0**-16
 """Rows and centres of k-means over sums lie on this grid: their distances are then exact in float64, so that ties fall
 the same way however the rows are spread over the sites."""
 
+_ROWS_OF_CENTRE = 256
+"""Rows for each centre from which local centres are sought; faiss takes as many."""
+
 _SEEDS = 2**32
 _MOST_DISTANCES = 1 << 17
 """Distances between rows and centers that are computed at a time: they stay in the cache."""
@@ -148,11 +151,15 @@ def local_centres(
 ) -> tuple[FloatArray, IntArray]:
     """Return at most `quota` k-means centers (l, p) of rows (n, p) and the sizes (l,) of their clusters.
 
+    Of many rows, some drawn at random decide which rows are clusters; the centers are the means of all of their rows.
     Clusters of fewer than `min_cluster_size` rows are merged into their nearest, the smallest first.
     """
-    largest = float(max(rows.max(initial=0.0), -rows.min(initial=0.0))) or 1.0  # the grid is for a common scale
     count, seed = min(quota, len(rows)), int(random.integers(_SEEDS))
-    centres = largest * pooled_centres(rows / largest, count, min_cluster_size, seed) if count else rows[:0]
+    some, least = rows, min_cluster_size
+    if len(rows) > (most := _ROWS_OF_CENTRE * count):
+        some, least = rows[random.choice(len(rows), most, replace=False)], math.ceil(least * most / len(rows))
+    largest = float(max(some.max(initial=0.0), -some.min(initial=0.0))) or 1.0  # the grid is for a common scale
+    centres = largest * pooled_centres(some / largest, count, least, seed) if count else rows[:0]
     while len(centres):
         sums = _add_up([_member_sums(rows[block], centres) for block in _blocks(rows, centres)])
         sizes = sums[:, -1]

@@ -22,11 +22,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
-from fedsvm.algorithms.optimization.masking import Mask
+from fedsvm.algorithms.optimization.masking import Mask, precision_of
 from fedsvm.federation.arrays import FloatArray, IntArray
 
 BACK_OFF = 0.05
@@ -34,6 +35,16 @@ BACK_OFF = 0.05
 
 _BLOCK_VALUES, _LEAST_ROWS = 1 << 16, 64
 """Maximum size of a copy of some rows, or of a part of a matrix, in a step; and the minimum number of its rows."""
+
+_MOST_MASKED_IN_SINGLE = 2.0**20
+"""The trace of the products of some rows that are masked in single precision.
+
+A mask A that is wrong by rounding is (1 + e) times the mask, with e of 5e-6 at most, of which sqrt(trace) e is next to
+the 1 of the penalty. Products of masked rows are in double precision, so that they stay a sum of squares.
+"""
+
+_MOST_SQUARES = 2.0**100
+"""Features with a larger sum of squares can be beyond single precision."""
 
 _FEW_ROWS = 4 / 3
 """So many rows a dimension are masked in the same time as their matrix."""
@@ -94,6 +105,25 @@ class Problem:
         for roots in self.roots(weights, max(_LEAST_ROWS, _BLOCK_VALUES // self.dimensions)):
             _add_products(total, roots)
         return total
+
+    def curvature_in_single(self, weights: FloatArray, most: float) -> NDArray[np.floating[Any]]:
+        """Return what `curvature` does, with a part in single precision whose trace is at most `most`.
+
+        The rows of large weights are few as a rule; these have products in double precision.
+        """
+        width = self.features.shape[1]
+        squares = float(np.vdot(self.features, self.features)) + len(weights) * self.lever**2
+        heavy = weights * squares > most
+        if squares > _MOST_SQUARES or 2 * np.count_nonzero(heavy) > len(weights):
+            return self.curvature(weights)
+        roots = np.empty((len(weights), self.dimensions), dtype=np.float32)
+        roots[:, :width], roots[:, width:] = self.features, self.lever
+        roots *= np.sqrt(np.where(heavy, 0.0, weights)).astype(np.float32)[:, None]
+        found = roots.T @ roots
+        if not heavy.any():
+            return np.asarray(found)
+        rows = replace(self, features=self.features[heavy], labels=self.labels[heavy])
+        return np.asarray(found + rows.curvature(weights[heavy]))
 
     def roots(self, weights: FloatArray, length: int) -> Iterator[FloatArray]:
         """Yield (d, length) columns sqrt(weight) f~ of so many rows at a time, up to their signs.
@@ -230,7 +260,7 @@ class RowSums:
     def behind(self, mask: Mask | None, ridge: FloatArray) -> FloatArray:
         """Return A (M + D) A^T for the matrix M, a mask A if any, and a diagonal D, ridge (d,).
 
-        Where M is not known yet, few rows are masked in place of M, some at a time.
+        Where M is not known yet, few rows are masked in place of M, some at a time. A known M is masked in its place.
 
         ridge: 1 of each weight and 0 of the intercept, or 0 of all.
         """
@@ -240,13 +270,15 @@ class RowSums:
             found[np.diag_indices(d)] += ridge
             return found
         if self.known is not None or len(self.slopes) > _FEW_ROWS * d:
-            found = self.problem.curvature(self.slopes) if self.known is None else self.known.copy()
+            found = self.problem.curvature(self.slopes) if self.known is None else self.known
             found[np.diag_indices(d)] += ridge
             mask.conjugate(found)
             return found
         found = mask.around_one() if ridge.any() else np.zeros((d, d))
         for roots in self.problem.roots(self.slopes, max(_LEAST_ROWS, _BLOCK_VALUES // d)):
-            _add_products(found, mask.times(roots))
+            precision = precision_of(d) if np.vdot(roots.T, roots.T) <= _MOST_MASKED_IN_SINGLE else np.float64
+            masked = mask.times(roots.astype(precision, copy=False))
+            _add_products(found, masked.astype(np.float64, copy=False))
         if ridge.any():
             free = mask.times(1 - ridge)
             for place, value in enumerate(free):

@@ -1,6 +1,7 @@
-"""The site's half of an interior-point round, for rows whose features are computed block by block.
+"""The site's half of an interior-point round, for rows whose features are read block by block.
 
-A step moves the state of each row alone, and all results are sums over rows. So a round reads the features once.
+A step moves the state of each row alone, and all results are sums over rows. So a round reads the features once, each
+block for all of its sums while the cache holds it.
 """
 
 from __future__ import annotations
@@ -10,9 +11,16 @@ from typing import Self
 
 import numpy as np
 
-from fedsvm.algorithms.features.row_blocks import RowBlocks
+from fedsvm.algorithms.features.row_blocks import KeptBlocks, RowBlocks
 from fedsvm.algorithms.optimization.barrier import DualState, Problem, RowSums
 from fedsvm.federation.arrays import FloatArray, IntArray
+
+_MOST_IN_SINGLE = 2.0**20
+"""The trace of what is computed in single precision of a site's part of Newton's matrix.
+
+Its rounding adds up to a norm of 2^-24 of that, 0.06, or less, where the penalty adds 1 to the diagonal; with 200,000
+rows and 200 features to 0.003. It is an error of the step and of no certificate.
+"""
 
 _OF_ROWS = ("residuals", "alpha", "rest", "slopes", "lag")
 """The fields of `DualState` that have a value for each row."""
@@ -25,12 +33,12 @@ class BlockedProblem(Problem):
     Inherited methods that read the features of all rows, `weigh`, `curvature` and `roots`, do not apply.
     """
 
-    blocks: RowBlocks
+    blocks: KeptBlocks | RowBlocks
 
     @classmethod
     def of_blocks(
         cls,
-        blocks: RowBlocks,
+        blocks: KeptBlocks | RowBlocks,
         labels: FloatArray,
         prices: FloatArray,
         *,
@@ -40,7 +48,7 @@ class BlockedProblem(Problem):
     ) -> Self:
         """Return the problem of rows, without those of weight 0; see `Problem.of`."""
         targets = 1.0 - labels * blocks.times(prior) if prior.any() else np.ones(len(labels))
-        none, used = np.zeros((0, len(blocks.columns))), prices > 0
+        none, used = np.zeros((0, blocks.width)), prices > 0
         if used.all():
             return cls(none, labels, prices, targets, lever, blocks, tilt=tilt)
         return cls(none, labels[used], prices[used], targets[used], lever, blocks.keep_rows(used), tilt=tilt)
@@ -63,7 +71,7 @@ class BlockedProblem(Problem):
         v, best = before.v + step, before.v if keep else before.best
         rows = np.empty((len(_OF_ROWS), len(self.labels)))
         after = DualState(iteration, v, best, *rows)
-        total: RowSums | None = None
+        matrix, total = np.zeros((self.dimensions, self.dimensions)), None
         for place, features in self.blocks:
             labels, prices, targets = self.labels[place], self.prices[place], self.targets[place]
             some = Problem(features, labels, prices, targets, self.lever)
@@ -71,18 +79,16 @@ class BlockedProblem(Problem):
             sums, moved = some.advance(known, iteration, step, mu, keep=keep, still=still)
             for name in _OF_ROWS:
                 getattr(after, name)[place] = getattr(moved, name)
-            total = _add_sums(total, sums)
+            matrix += some.curvature_in_single(sums.slopes, _MOST_IN_SINGLE * len(labels) / len(self.labels))
+            total = sums if total is None else _add_sums(total, sums)
         if total is None:
             none = Problem(self.features, self.labels, self.prices, self.targets, self.lever, tilt=self.tilt)
             return RowSums.of(none, after), after
-        return replace(total, problem=self, slopes=after.slopes), after
+        return replace(total, problem=self, slopes=after.slopes, known=matrix), after
 
 
-def _add_sums(one: RowSums | None, other: RowSums) -> RowSums:
-    """Return the sums over the rows of two blocks, or of the `other` one if it is the first."""
-    if one is None or one.known is None:
-        return replace(other, known=other.matrix)
-    np.add(one.known, other.matrix, out=one.known)
+def _add_sums(one: RowSums, other: RowSums) -> RowSums:
+    """Return the sums over the rows of two blocks, without their matrix."""
     return replace(
         other,
         gradient=one.gradient + other.gradient,
@@ -90,5 +96,4 @@ def _add_sums(one: RowSums | None, other: RowSums) -> RowSums:
         alphas=one.alphas + other.alphas,
         vectors=one.vectors + other.vectors,
         rows=one.rows + other.rows,
-        known=one.known,
     )

@@ -14,10 +14,11 @@ of reflections (Stewart, SIAM J. Numer. Anal. 17, 1980) and is applied as one: i
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +26,8 @@ from numpy.typing import NDArray
 from fedsvm.federation.arrays import FloatArray, Residues
 from fedsvm.federation.channel.agreement import SECRET_BYTES, keystream
 from fedsvm.federation.channel.interface import uniform_residues
+
+_Precision = TypeVar("_Precision", bound=np.floating[Any])
 
 _Group = tuple[int, NDArray[np.float32], FloatArray]
 
@@ -40,6 +43,9 @@ STRETCH = 4.0
 
 _GROUP = 64
 """Reflections that are applied at a time, as products of matrices."""
+
+_MANY_DIMENSIONS = 256
+"""From these on products of matrices take most of the time, and half as long in single precision."""
 
 _BLOCK = 1 << 13
 """Normal numbers that are drawn at a time: the steps of a block stay in the cache."""
@@ -57,25 +63,27 @@ class Rotation:
     groups: Sequence[_Group]
     signs: FloatArray
 
-    def times(self, columns: FloatArray) -> FloatArray:
-        """Return O X for X (d,) or (d, n)."""
-        found = np.ascontiguousarray((self.signs * columns.T).T)  # as products of matrices are
-        for first, vectors, inner in _in_double(reversed(self.groups)):
+    def times(self, columns: NDArray[_Precision]) -> NDArray[_Precision]:
+        """Return O X for X (d,) or (d, n), in the precision of X."""
+        signs = self.signs.astype(columns.dtype)
+        found = np.ascontiguousarray((signs * columns.T).T)  # as products of matrices are
+        for first, vectors, inner in _in_precision(reversed(self.groups), columns.dtype):
             found[first:] -= vectors @ (inner @ (vectors.T @ found[first:]))
         return found
 
     def transposed_times(self, columns: FloatArray) -> FloatArray:
         """Return O^T X for X (d,) or (d, n)."""
         found = columns.copy()
-        for first, vectors, inner in _in_double(self.groups):
+        for first, vectors, inner in _in_precision(self.groups, found.dtype):
             found[first:] -= vectors @ (inner.T @ (vectors.T @ found[first:]))
         return np.asarray((self.signs * found.T).T)
 
-    def conjugate(self, matrix: FloatArray) -> None:
-        """Put O M O^T in the place of a symmetric M (d, d)."""
-        matrix *= self.signs
-        matrix *= self.signs[:, None]
-        for first, vectors, inner in _in_double(reversed(self.groups)):
+    def conjugate(self, matrix: NDArray[_Precision]) -> None:
+        """Put O M O^T in the place of a symmetric M (d, d), in its precision."""
+        signs = self.signs.astype(matrix.dtype)
+        matrix *= signs
+        matrix *= signs[:, None]
+        for first, vectors, inner in _in_precision(reversed(self.groups), matrix.dtype):
             rest, beside = matrix[first:, first:], matrix[first:, :first]
             turned = inner @ (vectors.T @ matrix[first:])
             across = turned[:, first:]
@@ -118,9 +126,10 @@ class Mask:
     right: Rotation
     turn: FleetingRotation
 
-    def times(self, columns: FloatArray) -> FloatArray:
-        """Return A X for X (d,) or (d, n)."""
-        return self.left.times((self.stretch * self.right.times(columns).T).T)
+    def times(self, columns: NDArray[_Precision]) -> NDArray[_Precision]:
+        """Return A X for X (d,) or (d, n), in the precision of X."""
+        stretch = self.stretch.astype(columns.dtype)
+        return self.left.times((stretch * self.right.times(columns).T).T)
 
     def transposed_times(self, columns: FloatArray) -> FloatArray:
         """Return A^T X for X (d,) or (d, n)."""
@@ -138,10 +147,13 @@ class Mask:
         self.left.conjugate(matrix)
 
     def around_one(self) -> FloatArray:
-        """Return A A^T."""
-        found = np.diag(self.stretch**2)
+        """Return A A^T, of many dimensions in single precision.
+
+        Its eigenvalues are from 1/16 to 16, so that the rounding hardly changes a step.
+        """
+        found = np.diag(self.stretch**2).astype(precision_of(len(self.stretch)))
         self.left.conjugate(found)
-        return found
+        return found.astype(np.float64, copy=False)
 
 
 def draw_mask(seed: Residues, purpose: str, dimensions: int, features: int, masking: Masking) -> Mask | None:
@@ -193,9 +205,16 @@ def dither_seed() -> Residues:
     return uniform_residues((1, 4))
 
 
-def _in_double(groups: Iterable[_Group]) -> Iterator[tuple[int, FloatArray, FloatArray]]:
+def precision_of(dimensions: int) -> type[np.floating[Any]]:
+    """Return the precision in which matrices of some dimensions are masked where rounding does not matter."""
+    return np.float32 if dimensions >= _MANY_DIMENSIONS else np.float64
+
+
+def _in_precision(
+    groups: Iterable[_Group], precision: np.dtype[_Precision]
+) -> Iterator[tuple[int, NDArray[_Precision], NDArray[_Precision]]]:
     for first, vectors, inner in groups:
-        yield first, vectors.astype(np.float64), inner
+        yield first, vectors.astype(precision, copy=False), inner.astype(precision, copy=False)
 
 
 def _rotations(seed: Residues, purpose: str, count: int, size: int) -> list[Rotation]:
@@ -220,15 +239,21 @@ def _reflections(
     """
     rows, width = size - first, min(_GROUP, size - first)
     normal = _normal(seed, f"{purpose} {first}", count * rows * width).reshape(count, rows, width)
-    normal[:, :width] *= np.tri(width)
+    normal[:, :width] *= _triangle(width)
     places = np.arange(width)
     heads = normal[:, places, places]
     normal[:, places, places] += np.copysign(np.sqrt(np.einsum("pij,pij->pj", normal, normal)), heads)
     vectors = normal.astype(np.float32)
     normal[...] = vectors
     inverse = normal.transpose(0, 2, 1) @ normal
-    inverse *= np.triu(np.ones((width, width)), 1) + np.eye(width) / 2
+    inverse *= _triangle(width).T - np.eye(width) / 2
     return vectors, np.asarray(np.linalg.inv(inverse)), np.asarray(-np.copysign(1.0, heads))
+
+
+@functools.lru_cache(maxsize=4)
+def _triangle(size: int) -> FloatArray:
+    """Return (size, size) 1 in the lower triangle, with the diagonal, and 0 above it."""
+    return np.tri(size)
 
 
 def _normal(seed: Residues, purpose: str, size: int) -> FloatArray:

@@ -18,7 +18,7 @@ import numpy as np
 from fedsvm.algorithms.data.classes import Scheme, members
 from fedsvm.algorithms.data.horizontal import HorizontalSite
 from fedsvm.algorithms.features.mapped_rows import FeatureRows
-from fedsvm.algorithms.features.row_blocks import RowBlocks
+from fedsvm.algorithms.features.row_blocks import KeptBlocks, RowBlocks
 from fedsvm.algorithms.optimization.barrier import Problem
 from fedsvm.algorithms.optimization.blocked_problem import BlockedProblem
 from fedsvm.algorithms.optimization.interior_point import Extent, NewtonRequest, NoiseSize, Outcome, RoundSums
@@ -49,6 +49,9 @@ from fedsvm.protocols import common_seed
 from fedsvm.protocols.ring_broadcast import pass_on
 
 Release = Literal["everyone", "sites"]
+
+_MANY_VALUES = 1 << 19
+"""Features of a site from which on they are read in blocks: the cache does not hold them from sum to sum."""
 
 
 class PathLostError(FederationError):
@@ -96,14 +99,15 @@ class _Start:
     def problems(self, features: FloatArray | RowBlocks, noise: SiteNoise | None) -> list[Problem]:
         """Return the problems of rows with features (n, m), with noise in their objectives if any."""
         found: list[Problem] = []
+        stored: FloatArray | KeptBlocks | RowBlocks = features
+        if isinstance(features, np.ndarray) and features.size >= _MANY_VALUES:
+            stored = KeptBlocks(features)
         for problem, (labels, prior) in enumerate(zip(self.labels, self.priors, strict=True)):
             prices, tilt = np.where(labels == 0, 0.0, self.prices), None if noise is None else noise.draws[problem]
-            if isinstance(features, RowBlocks):
-                posed: Problem = BlockedProblem.of_blocks(
-                    features, labels, prices, prior=prior, lever=self.lever, tilt=tilt
-                )
+            if isinstance(stored, np.ndarray):
+                posed = Problem.of(stored, labels, prices, prior=prior, lever=self.lever, tilt=tilt)
             else:
-                posed = Problem.of(features, labels, prices, prior=prior, lever=self.lever, tilt=tilt)
+                posed = BlockedProblem.of_blocks(stored, labels, prices, prior=prior, lever=self.lever, tilt=tilt)
             found.append(posed)
         return found
 
