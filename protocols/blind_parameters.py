@@ -6,6 +6,7 @@ part of the numbers and vectors whose sums are opened with the system, if any.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Sequence
@@ -14,9 +15,9 @@ from functools import cached_property
 
 import numpy as np
 
-from fedsvm.federation.arrays import FloatArray
+from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.federation.errors import BoundExceeded
-from fedsvm.protocols.arithmetic.residue_numbers import ResidueNumbers, symmetric, transpose
+from fedsvm.protocols.arithmetic.residue_numbers import ResidueNumbers, places_in_triangle
 
 FRACTION_BITS = 60
 """Fraction bits of an entry divided by the scale."""
@@ -165,11 +166,8 @@ class BlindSystem:
 
     def matrix(self, entries: FloatArray) -> FloatArray:
         """Return the extended matrices (primes, d + K, d + K) of entries (primes, 1, entries)."""
-        d, triangle = self.size, self.size * (self.size + 1) // 2
-        full = np.zeros((len(entries), self.extended, self.extended))
-        full[:, :d, :d] = symmetric(entries[:, :, :triangle], d)
-        full[:, d:, :d] = entries[:, 0, triangle : self.own].reshape(len(entries), self.problems, d)
-        full[:, :d, d:] = transpose(full[:, d:, :d])
+        full = np.take(entries[:, 0], _places_in_entries(self.size, self.problems), axis=1)
+        full[:, self.size :, self.size :] = 0
         return full
 
     def numbers_of(self, entries: FloatArray) -> FloatArray:
@@ -201,12 +199,22 @@ class BlindSystem:
         allowed = WRONG * self.size**2 * 2.0**CHECK_BITS * self.scale * float(np.linalg.norm(found))
         return bool(np.abs(numbers).max() <= allowed)
 
-    def diagonal(self) -> FloatArray:
-        """Return the extended matrices of the penalty."""
+    def add_penalty(self, full: FloatArray) -> FloatArray:
+        """Return extended matrices, not reduced, with the penalty added to their diagonals, in their place."""
         penalized, penalty = np.arange(self.size - self.free), np.array([[self.penalty / self.scale]])
-        full = np.zeros((len(self.numbers.primes), self.extended, self.extended))
-        full[:, penalized, penalized] = self.numbers.encode(penalty, FRACTION_BITS)[:, 0]
+        full[:, penalized, penalized] += self.numbers.encode(penalty, FRACTION_BITS)[:, 0]
         return full
+
+
+@functools.lru_cache(maxsize=2)
+def _places_in_entries(size: int, problems: int) -> IntArray:
+    """Return for each place of an extended matrix that among the entries; 0 where there is none."""
+    triangle = size * (size + 1) // 2
+    places = np.zeros((size + problems, size + problems), dtype=np.int64)
+    places[:size, :size] = places_in_triangle(size)
+    places[size:, :size] = triangle + np.arange(problems * size).reshape(problems, size)
+    places[:size, size:] = places[size:, :size].T
+    return places
 
 
 def bundles_of(systems: Sequence[BlindSystem]) -> list[list[BlindSystem]]:
@@ -231,7 +239,7 @@ def _shape(system: BlindSystem) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class OwnMask:
-    """A member's mask, whose entries are multiples of 2^-12.
+    """A member's mask, whose entries are multiples of 2^-12, at most 2.
 
     Attributes
     ----------
@@ -245,12 +253,12 @@ class OwnMask:
     factors: FloatArray
 
     def residues(self, system: BlindSystem) -> FloatArray:
-        """Return the extended mask (primes, d + K, d + K), as integers."""
+        """Return the extended mask (1, d + K, d + K) as integers, which are their own residues modulo each prime."""
         d = system.size
         whole = np.zeros((system.extended, system.extended))
         whole[:d, :d] = self.around
         whole[d:, d:] = np.diag(self.factors)
-        return system.numbers.of_integers(np.rint(np.ldexp(whole, MASK_BITS)).astype(np.int64))
+        return np.asarray(np.rint(np.ldexp(whole, MASK_BITS)))[None]
 
 
 def solution_bits(found: FloatArray) -> int:

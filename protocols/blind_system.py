@@ -184,7 +184,7 @@ def _serve_as_first(
     channel: Channel, system: BlindSystem, committee: Committee, entries: FloatArray
 ) -> Steps[FloatArray]:
     second = committee.second
-    held = system.numbers.reduce(system.matrix(entries) + system.diagonal() + _dither(channel, system))
+    held = system.numbers.reduce(system.add_penalty(_add_dither(channel, system, system.matrix(entries))))
     mask = draw_mask(channel, system, STRETCH)
     share = yield from mask_own(channel, system, committee.dealer, second, mask, held)
     share = yield from mask_other(channel, system, committee.dealer, second, share)
@@ -208,7 +208,7 @@ def _serve_as_second(
     channel: Channel, system: BlindSystem, committee: Committee, entries: FloatArray
 ) -> Steps[FloatArray]:
     first = committee.first
-    held = system.numbers.reduce(system.matrix(entries) + _dither(channel, system))
+    held = system.numbers.reduce(_add_dither(channel, system, system.matrix(entries)))
     mask = draw_mask(channel, system, 1.0)
     share = yield from mask_other(channel, system, committee.dealer, first, held)
     share = yield from mask_own(channel, system, committee.dealer, first, mask, share)
@@ -224,21 +224,22 @@ def _serve_as_second(
     return np.asarray(found.T)
 
 
-def _dither(channel: Channel, system: BlindSystem) -> FloatArray:
-    """Draw this member's noise on the right-hand sides, as residues (primes, d + K, d + K)."""
+def _add_dither(channel: Channel, system: BlindSystem, full: FloatArray) -> FloatArray:
+    """Return extended matrices, not reduced, with this member's noise on the right-hand sides, added in their place."""
     numbers, d = system.numbers, system.size
-    noise = np.zeros((len(numbers.primes), system.extended, system.extended))
     if system.dither:
         drawn = normal(channel, d * system.problems).reshape(system.problems, d)
         size = np.append(np.full(d - system.free, system.dither), np.full(system.free, system.free_dither))
-        noise[:, d:, :d] = numbers.encode(size / 2**0.5 / system.scale * drawn, FRACTION_BITS)
-        noise[:, :d, d:] = transpose(noise[:, d:, :d])
-    return noise
+        noise = numbers.encode(size / 2**0.5 / system.scale * drawn, FRACTION_BITS)
+        full[:, d:, :d] += noise
+        full[:, :d, d:] += transpose(noise)
+    return full
 
 
 def _open(channel: Channel, system: BlindSystem, share: FloatArray, seed: Residues, sign: int) -> Steps[None]:
     """Send the coordinator a share, masked so that it learns the sum of both members' shares only."""
     uniform = system.numbers.uniform(channel.expand, seed, share.shape[1:])
+    channel.note_opening()
     yield Send(COORDINATOR, system.numbers.pack(system.numbers.reduce(share + sign * uniform)))
 
 

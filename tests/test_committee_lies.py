@@ -19,7 +19,7 @@ from fedsvm.federation.errors import SiteFailed
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.site.rules import ANYTHING
 from fedsvm.federation.site.terms import Terms
-from tests.test_agreed_steps import COLUMNS, SITES, encoded_as_public, prepared, sites, terms
+from tests.test_agreed_steps import BUDGETED, COLUMNS, SITES, encoded_as_public, prepared, sites, terms
 
 NUMBERS = np.arange(COLUMNS)
 RFE = terms("rfe", select_solver="interior-point", masking="committee", kernel="linear", features="identity")
@@ -203,3 +203,9 @@ def test_a_sum_with_false_steps_or_another_bound_is_refused() -> None:
         for bound in BOUNDS:
             told["iteration"] += 1
             assert federation.sum("newton", shape=(1, 35), bound=bound, **told, steps=np.zeros(COLUMNS + 1)).any()
+
+
+def test_sites_with_a_limit_of_epsilon_count_rounds_of_a_committee_as_exact() -> None:
+    noisy = terms("hybrid-svm", masking="committee", variant="joint", mechanism="laplace", epsilon=1.0, features=2)
+    with pytest.raises(SiteFailed, match=r"sums exact ones \(blind_newton"), sites(noisy, BUDGETED):
+        pass

@@ -2,12 +2,14 @@
 
 As `newton_systems`, with the blocks of each row: the matrix is the sum of H_i (x) f~_i f~_i^T, and the right-hand side
 that of (C e_y - alpha*_i) (x) f~_i, where H_i and alpha*_i follow from the path (`optimization.joint_barrier`). Both
-are linear in how often each candidate occurs. Systems that two members of a committee have are not tried.
+are linear in how often each candidate occurs. Two members of a committee have the matrices of all rows, and subtract
+the part of their own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -20,13 +22,22 @@ from fedsvm.algorithms.attacks.finite_domain import (
     least_squares,
     verify_counts,
 )
-from fedsvm.algorithms.attacks.newton_path import PathRound, RowTotals, ViewedTraining, path_rounds, trainings
+from fedsvm.algorithms.attacks.newton_path import (
+    EVERYONE,
+    PathRound,
+    RowTotals,
+    ViewedTraining,
+    joint_rounds,
+    trainings,
+)
 from fedsvm.algorithms.data.columns import LabeledRows
 from fedsvm.algorithms.optimization.barrier import DualState
 from fedsvm.algorithms.optimization.joint_barrier import JointProblem
-from fedsvm.algorithms.optimization.path_sums import layout_of
 from fedsvm.algorithms.optimization.weighting import row_prices
 from fedsvm.federation.arrays import FloatArray, IntArray
+
+MappedRows = tuple[FloatArray, IntArray]
+"""Features (n, m) and classes (n,) of rows."""
 
 _ROUNDS = 3
 """The number of first rounds whose systems are equations."""
@@ -53,20 +64,21 @@ class JointNewtonSystems(CandidateCounting):
         """Solve the systems of every training separately. A candidate has the class of its label."""
         if (features := epoch.features) is None:
             return
-        mapped, labels = features(epoch.scale(candidates.rows)), candidates.labels.astype(np.int64)
+        mapped, own = (
+            None if rows is None else (features(epoch.scale(rows.rows)), rows.labels.astype(np.int64))
+            for rows in (candidates, prior.own)
+        )
         for training in trainings(epoch):
-            if training.is_joint and training.is_known:
-                yield from self._solutions(training, mapped, labels, prior.classes)
+            if training.is_joint and mapped is not None:
+                yield from self._solutions(training, mapped, own, prior.classes)
 
     def _solutions(
-        self, training: ViewedTraining, mapped: FloatArray, labels: IntArray, classes: int
+        self, training: ViewedTraining, mapped: MappedRows, own: MappedRows | None, classes: int
     ) -> Iterator[Counts]:
-        """Yield how often candidates with features (n, m) and classes (n,) occur among the rows of some sites."""
-        begun, intercept = training.begun, training.begun["lever"] > 0
-        prices = row_prices(begun["price"], labels, begun.get("factors") or (1.0,) * classes, None)
-        of_class = np.eye(classes)[labels].T
-        problem = JointProblem.of_classes(mapped, of_class, prices, intercept=intercept)
-        rounds = path_rounds(training, 0, layout_of(mapped.shape[1], classes, intercept=intercept))
+        """Yield how often candidates occur among the rows of some sites."""
+        problem, rounds = _problem(training, mapped, classes), joint_rounds(training, classes)
+        if own is not None:
+            rounds = _without_own(_problem(training, own, classes), rounds)
         pairs = list(zip(rounds, _standings(problem, rounds), strict=True))
         for sites in dict.fromkeys(sites for each in rounds for sites in each.sums):
             systems = [(each.sums[sites], standing) for each, standing in pairs if sites in each.sums]
@@ -94,12 +106,33 @@ class JointNewtonSystems(CandidateCounting):
         sums = np.maximum(slopes.sum(axis=1), np.finfo(float).tiny)
         quadratic = ((weighted * along).sum(axis=1) - weighted.sum(axis=1) ** 2 / sums) / steepest
         of_matrix = ((forms @ total.matrix) * forms).sum(axis=1) / steepest
-        if self._is_noisy:
+        if self._is_noisy or not len(total.gradient):
             return quadratic, of_matrix
         pull = problem.prices[:, None] * problem.of_class - standing.alpha - standing.lag
         highest = float(np.abs(pull).max()) or 1.0
         terms = (pull.T[:, None, :] * problem.features.T[None]).reshape(problem.dimensions, -1)
         return np.vstack([quadratic, terms / highest]), np.concatenate([of_matrix, total.gradient / highest])
+
+
+def _problem(training: ViewedTraining, mapped: MappedRows, classes: int) -> JointProblem:
+    """Return the joint problem of some rows."""
+    begun, (features, labels) = training.begun, mapped
+    prices = row_prices(begun["price"], labels, begun.get("factors") or (1.0,) * classes, None)
+    return JointProblem.of_classes(features, np.eye(classes)[labels].T, prices, intercept=begun["lever"] > 0)
+
+
+def _without_own(own: JointProblem, rounds: list[PathRound]) -> list[PathRound]:
+    """Return rounds whose systems of every site lack the coalition's own rows."""
+    found = []
+    for each, standing in zip(rounds, _standings(own, rounds), strict=True):
+        sums = {
+            sites: replace(total, matrix=total.matrix - own.curvature_of(standing.slopes))
+            if sites == EVERYONE
+            else total
+            for sites, total in each.sums.items()
+        }
+        found.append(replace(each, sums=sums))
+    return found
 
 
 def _standings(problem: JointProblem, rounds: list[PathRound]) -> Iterator[DualState]:

@@ -96,6 +96,9 @@ class Channel(Protocol):
     def random(self, shape: Sequence[int]) -> Residues:
         """Return residues uniform over the whole modulus, as `uniform_residues` draws them."""
 
+    def note_opening(self) -> None:
+        """Record that the next message may let its receiver open a sum with this party's contribution."""
+
     def joint_seed(self) -> bytes:
         """Return a digest of the keys by which all sites of the run agree on secrets: each site draws its own."""
 
@@ -161,9 +164,22 @@ def check_array(
 
 
 class KeyedChannel(abc.ABC):
-    """The part of a channel that uses the keys its party shares with each other party in a round, see `round_keys`."""
+    """The part of a channel that uses the keys its party shares with each other party in a round, see `round_keys`.
+
+    Attributes
+    ----------
+    me : str
+        This party.
+    has_opened : bool
+        Whether a sum with this party's contribution may be open; see `Channel.note_opening`.
+    """
 
     me: str
+    has_opened = False
+
+    def note_opening(self) -> None:
+        """Record that the next message may let its receiver open a sum with this party's contribution."""
+        self.has_opened = True
 
     @abc.abstractmethod
     def _keys_of(self, peers: Iterable[str], purpose: str) -> list[bytes]:

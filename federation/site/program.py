@@ -177,10 +177,17 @@ def open_steps(program: type[SiteProgram]) -> tuple[str, ...]:
 
 
 def exact_steps(program: type[SiteProgram], script: Script) -> list[str]:
-    """Return the steps of a script that give an exact value, which is not one that each site may show."""
+    """Return the steps of a script that give an exact value, which is not one that each site may show.
+
+    The value is what the step returns, or what a protocol inside it opens to the coordinator.
+    """
     methods = step_methods(program)
     marks = {name: mark_of(methods[name]) for name in script.steps & methods.keys()}
-    valued = (name for name in marks if methods[name].__annotations__.get("return") not in ("None", None))
+    valued = (
+        name
+        for name, mark in marks.items()
+        if mark.shown or methods[name].__annotations__.get("return") not in ("None", None)
+    )
     return sorted(name for name in valued if not marks[name].noisy and marks[name].opens == "sum")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -382,8 +382,7 @@ class Site:
         if isinstance(order.terms, SumTerms):
             program.check_receiver(order.step, order.terms.receiver, order.sites)
         channel = self._open_channel(order, number, admission.admit(order, number, link))
-        value = program.run_step(order.step, channel, arguments)
-        self._receipt.record_answered(program.answers.spent)
+        value = self._run_step(program, order.step, channel, arguments)
         if self._journal is not None:
             self._journal.end_step()
         if mark.shown:
@@ -419,6 +418,16 @@ class Site:
             if public:
                 total = protocol.verify(channel, residues)
         return None if total is None else protocol.decode(total, terms.shape, terms.bound, len(channel.sites))
+
+    def _run_step(self, program: SiteProgram, step: str, channel: SocketChannel, arguments: Mapping[str, Any]) -> Any:
+        """Run a step and return its value. If its protocol opened a sum, note it, even if the step fails after that."""
+        try:
+            value = program.run_step(step, channel, arguments)
+        finally:
+            if channel.has_opened:
+                self._admission.note_opened()
+        self._receipt.record_answered(program.answers.spent)
+        return value
 
     def _free_memory(self, step: str) -> None:
         """Return unused memory to the system before another step; a repeated step needs as much again."""

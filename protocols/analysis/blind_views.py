@@ -157,7 +157,7 @@ class _Pair:
             if sender != COORDINATOR:
                 seeds.append(self._between(sender, first)[-1 - after.get(sender, 0) * len(bundles_of(self.systems))])
         uniform = [system.numbers.uniform(keystreams, each[place], (1, system.entries)) for each in seeds]
-        return system.matrix(system.numbers.reduce(np.sum(uniform, axis=0))) + system.diagonal()
+        return system.add_penalty(system.matrix(system.numbers.reduce(np.sum(uniform, axis=0))))
 
     def _is_shown(self, site: str, drawn: Residues) -> bool:
         """Return whether a site sent what it drew in a table of all sites, as it does to draw the committee."""

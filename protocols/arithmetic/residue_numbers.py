@@ -4,7 +4,8 @@ A number is known by its remainders modulo primes below 2^b. Sums and products a
 a sum of s products of remainders is below s * 2^(2 b); b is the largest for which that is at most 2^53, so that every
 partial sum is a whole number that float64 has.
 
-Arrays of residues have the shape (primes, rows, columns).
+Arrays of residues have the shape (primes, rows, columns). A residue is the remainder that is smallest in size, or the
+one that is not negative; only packed words need the second.
 """
 
 from __future__ import annotations
@@ -81,14 +82,13 @@ class ResidueNumbers:
         return math.prod(self.primes)
 
     def reduce(self, values: FloatArray) -> FloatArray:
-        """Return the remainders of whole numbers between -2^53 and 2^53, written over them.
+        """Return the remainders, smallest in size, of whole numbers between -2^53 and 2^53, written over them.
 
         Prime by prime, so that they stay in the cache.
         """
         multiples = np.empty(values.shape[1:])
         for place, prime in enumerate(self.primes):
             _center(values[place], prime, multiples)
-            _lift(values[place], prime, multiples)
         return values
 
     def product(self, left: FloatArray, right: FloatArray) -> FloatArray:
@@ -134,7 +134,6 @@ class ResidueNumbers:
                 found *= base  # below 2^43
                 found += limb
                 _center(found, prime, multiples)
-            _lift(found, prime, multiples)
         return residues
 
     def decode(self, residues: FloatArray) -> FloatArray:
@@ -192,7 +191,9 @@ class ResidueNumbers:
 
     def pack(self, residues: FloatArray) -> Residues:
         """Return residues as words of 64 bits, two in each, of shape (1, words)."""
-        flat = residues.reshape(-1).astype(_LANE)
+        lanes = residues.astype(_SIGNED_LANE)
+        lanes += lanes >> 31 & np.array(self.primes, dtype=_SIGNED_LANE)[:, None, None]  # to those that are negative
+        flat = lanes.reshape(-1).view(_LANE)
         if len(flat) % 2:
             flat = np.append(flat, _LANE.type(0))
         return flat.view(_WORD).astype(np.uint64, copy=False)[None, :]
@@ -265,7 +266,7 @@ def transpose(residues: FloatArray) -> FloatArray:
 
 def symmetric(triangle: FloatArray, size: int) -> FloatArray:
     """Return symmetric matrices (primes, size, size) from their upper triangles (primes, 1, size (size + 1) / 2)."""
-    return np.asarray(np.take(triangle[:, 0], _places_in_triangle(size), axis=1))
+    return np.asarray(np.take(triangle[:, 0], places_in_triangle(size), axis=1))
 
 
 def upper(matrices: FloatArray) -> FloatArray:
@@ -281,7 +282,7 @@ def _places_of_triangle(size: int) -> IntArray:
 
 
 @functools.lru_cache(maxsize=2)
-def _places_in_triangle(size: int) -> IntArray:
+def places_in_triangle(size: int) -> IntArray:
     """Return for each place of a symmetric matrix (size, size) that in its upper triangle."""
     rows, columns = np.ogrid[:size, :size]
     first, last = np.minimum(rows, columns), np.maximum(rows, columns)
