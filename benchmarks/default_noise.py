@@ -23,9 +23,10 @@ from sklearn.svm import SVC
 from benchmarks.landmarks import EXACT, NOISY, SETS, MappedSource, map_source
 from fedsvm.algorithms.attacks.attack import CandidateScores, RowClaim
 from fedsvm.algorithms.attacks.newton_path import PathRound, ViewedPath, signed_features
-from fedsvm.algorithms.attacks.newton_steps import claims_of, members_of, step_equations
+from fedsvm.algorithms.attacks.newton_steps import Members, claims_of
+from fedsvm.algorithms.attacks.secret_barriers import HiddenTerms, StepSums, chances_of, coefficients, steps_taken
 from fedsvm.algorithms.data.columns import LabeledRows
-from fedsvm.algorithms.optimization.barrier import Problem
+from fedsvm.algorithms.optimization.barrier import Problem, SecretBarriers
 from fedsvm.algorithms.optimization.committee import LEAN, dither_size
 from fedsvm.algorithms.optimization.interior_point import (
     Extent,
@@ -37,9 +38,10 @@ from fedsvm.algorithms.optimization.interior_point import (
     solve,
 )
 from fedsvm.algorithms.optimization.local_path import LocalPath, opened_by
+from fedsvm.algorithms.optimization.masking import dither_seed
 from fedsvm.algorithms.optimization.objective_noise import noise_size, released_deviation
 from fedsvm.algorithms.optimization.solution import StoppingRule
-from fedsvm.federation.arrays import BoolArray, FloatArray, IntArray
+from fedsvm.federation.arrays import BoolArray, FloatArray, IntArray, Residues
 from tools.arguments import parser
 
 NAMES = ("quickstart", "wdbc", "heart", "german", "pima")
@@ -53,6 +55,7 @@ class Way:
     statistics: tuple[str, ...] = NOISY
     objective_noise: float = 0.2
     step_noise: float = 0.1
+    has_barriers: bool = True
     tolerance: float = 1e-4
     max_iterations: int = 500
 
@@ -61,11 +64,10 @@ WAYS: Mapping[str, Way] = {
     "no noise": Way(statistics=EXACT, objective_noise=0.0, step_noise=0.0),
     "noisy statistics only": Way(objective_noise=0.0, step_noise=0.0),
     "default": Way(),
-    "`step_noise` 0.3": Way(step_noise=0.3),
-    "`objective_noise` 0.5": Way(objective_noise=0.5),
-    "`tolerance` 0.1": Way(tolerance=1e-1),
+    "default without secret barriers": Way(has_barriers=False),
+    "`max_iterations` 5": Way(max_iterations=5),
+    "`max_iterations` 4": Way(max_iterations=4),
     "`max_iterations` 3": Way(max_iterations=3),
-    "`max_iterations` 2": Way(max_iterations=2),
 }
 
 
@@ -129,11 +131,25 @@ class CommitteePath(LocalPath):
 
 
 @dataclass(frozen=True)
+class SiteBarriers(SecretBarriers):
+    """The barriers of rows of several sites, one behind the other. keys (1, 4) and rows: of each site."""
+
+    keys: Sequence[Residues]
+    rows: Sequence[int]
+
+    def draw(self, v: FloatArray, rows: int) -> FloatArray:
+        """Return the multiples (rows,) at a point (d,)."""
+        parts = zip(self.keys, self.rows, strict=True)
+        return np.concatenate([SecretBarriers(key, self.problem).draw(v, count) for key, count in parts])
+
+
+@dataclass(frozen=True)
 class Trained:
-    """A training: its path, the draws (m,) of each site, and how it ended."""
+    """A training: its path, the draws (m,) and the keys of barriers (1, 4) of each site, and how it ended."""
 
     path: CommitteePath
     draws: Sequence[FloatArray]
+    keys: Sequence[Residues]
     outcome: Outcome
 
 
@@ -147,13 +163,13 @@ def train(source: MappedSource, way: Way, random: np.random.Generator) -> Traine
     draws = [np.asarray(deviation * random.standard_normal(m)) for deviation in deviations]
     sizes = np.array([[each * (math.sqrt(m) + _FURTHEST), each**2] for each in deviations]).sum(axis=0)
     features = source.features[source.training]
+    keys = [dither_seed() for _ in source.sites]
     problem = Problem.of(
-        features,
-        _signs(source, source.training),
-        C,
-        lever=math.sqrt((features**2).sum(axis=1).mean()),
-        tilt=np.sum(draws, axis=0) if way.objective_noise else None,
+        features, _signs(source, source.training), C, lever=math.sqrt((features**2).sum(axis=1).mean())
     )
+    if way.objective_noise:
+        barriers = SiteBarriers(keys[0], 0, keys, [len(rows) for rows in source.sites])
+        problem = replace(problem, tilt=np.sum(draws, axis=0), barriers=barriers if way.has_barriers else None)
     noise = noise_size(sizes, m) if way.objective_noise else NoiseSize()
     path = CommitteePath(problem, way.step_noise, noise, random)
     (outcome,) = solve(
@@ -163,29 +179,36 @@ def train(source: MappedSource, way: Way, random: np.random.Generator) -> Traine
         intercept=True,
         stopping=StoppingRule(way.tolerance, way.max_iterations),
     )
-    return Trained(path, draws, outcome)
+    return Trained(path, draws, keys, outcome)
 
 
 def attack(source: MappedSource, way: Way, trained: Trained, site: int, random: np.random.Generator) -> Measured:
     """Return the claims of a site, and the AUC of its scores; all else is nan."""
     own, path = source.sites[site], trained.path
-    words = _words(source)
+    words, posed = _words(source), path.problem
     others = np.setdiff1d(np.arange(len(words)), np.flatnonzero(np.isin(words, words[own])))
-    both, unknown = np.concatenate([others, own]), len(others)
-    problem = Problem.of(source.features[both], _signs(source, both), path.problem.prices[0], lever=path.problem.lever)
+    problem, ours = (
+        Problem.of(source.features[rows], _signs(source, rows), posed.prices[0], lever=posed.lever)
+        for rows in (others, own)
+    )
     m = source.features.shape[1]
     viewed = ViewedPath(np.zeros(m), float(source.settings.C), problem.lever, len(source.training), path.rounds, True)
-    steps = step_equations(viewed, problem, trained.draws[site])
-    taken = [number for number, each in enumerate(path.rounds[1:]) if each.step.any()]
-    for place, number in enumerate(taken):
+    steps = steps_taken(viewed)
+    largest = float(source.settings.C) * float((problem.features**2).sum(axis=1).mean() ** 0.5)
+    sums = StepSums.of(viewed, steps, problem, trained.draws[site], way.objective_noise * largest)
+    for place, number in enumerate(steps.tolist()):
         half = random.permutation(len(source.sites)).tolist().index(site)  # members are drawn anew in each round
         if half < 2:
-            known, dither = path.halves[number][half], steps[place].dither
-            left = None if dither is None else dither * math.sqrt(0.5)
-            steps[place] = replace(steps[place], right=steps[place].right + known, dither=left)
-    rows, ridge = signed_features(problem), viewed.ridge
-    largest = float(source.settings.C) * float((rows[:, :m] ** 2).sum(axis=1).mean() ** 0.5)
-    found = members_of(steps, rows, ridge, len(source.training), unknown, way.step_noise, way.objective_noise * largest)
+            sums.right[place] += path.halves[number][half]
+            sums.noise[place] /= 2
+    if way.has_barriers:
+        hidden = HiddenTerms.sample(viewed, problem, steps)
+        ours = replace(ours, barriers=SecretBarriers(trained.keys[site], 0))
+    else:
+        means = coefficients(viewed, problem, steps).T
+        hidden = HiddenTerms(signed_features(problem), means, np.zeros((*means.shape, means.shape[1])))
+    prior = np.full(len(others), min((len(source.training) - len(own)) / len(others), 0.98))
+    found = Members(*chances_of(hidden, sums.without(viewed, ours, steps), prior))
     there = np.isin(words[others], words[source.training])
     numbers, labels = others[:, None].astype(np.float64), _signs(source, others)
     named = wrong = area = float("nan")

@@ -14,13 +14,13 @@ from fedsvm.algorithms.features.k_means import local_centres
 from fedsvm.algorithms.features.kernels import Kernel
 from fedsvm.algorithms.features.nystrom import NystromMap
 from fedsvm.algorithms.optimization import interior_point
-from fedsvm.algorithms.optimization.barrier import Problem
+from fedsvm.algorithms.optimization.barrier import Problem, SecretBarriers
 from fedsvm.algorithms.optimization.cutting_plane import Line, Points, solve
 from fedsvm.algorithms.optimization.hinge_sums import HingeSums
 from fedsvm.algorithms.optimization.interior_point import NewtonRequest, RoundSums
 from fedsvm.algorithms.optimization.line_search import grid_search
 from fedsvm.algorithms.optimization.local_path import LocalPath
-from fedsvm.algorithms.optimization.masking import Mask, Masking, draw_mask
+from fedsvm.algorithms.optimization.masking import Mask, Masking, dither_seed, draw_mask
 from fedsvm.algorithms.optimization.path_rounds import Layout
 from fedsvm.algorithms.optimization.solution import Solution, StoppingRule
 from fedsvm.federation.arrays import FloatArray, IntArray
@@ -171,7 +171,10 @@ def walked(
     drawn = deviation * np.random.default_rng(seed).standard_normal(len(features.T))
     noise = drawn if tilt is None else drawn + tilt(len(features.T))
     is_noisy = objective_noise > 0 or tilt is not None
-    path = _BlindPath(Problem.of(features, data.labels, C, tilt=noise if is_noisy else None), masking, written)
+    problem = Problem.of(features, data.labels, C)
+    if is_noisy:
+        problem = replace(problem, tilt=noise, barriers=SecretBarriers(dither_seed(), 0))
+    path = _BlindPath(problem, masking, written)
     (outcome,) = interior_point.solve(
         path,
         problems=1,

@@ -27,6 +27,7 @@ Reading order:
 - `newton_systems`: rows from Newton's systems, for a coordinator who knows the masks
 - `joint_systems`: the same of the joint problem of all classes
 - `newton_steps`: candidates in the data, by the noisy steps that every site receives
+- `secret_barriers`: the same where rows have secret barriers
 - `opened_scalars`: candidates that the numbers opened behind a committee decide, by lattice reduction
 - `logistic_steps`: the same, by the noisy steps of logistic regression
 - `weight_equations`: the same, by exact weights of least squares or logistic regression

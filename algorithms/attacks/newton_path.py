@@ -123,7 +123,8 @@ class ViewedPath:
         at = np.zeros(problem.dimensions)
         standing, found = DualState.at(problem, 0, at, at), list[DualState]()
         for number, each in enumerate(self.rounds, start=1):
-            standing = standing.move(problem, number, each.step, each.mu, keep=each.keep, still=each.still)
+            mus = problem.mus(standing.v + each.step, each.mu)
+            standing = standing.move(problem, number, each.step, mus, keep=each.keep, still=each.still)
             found.append(standing)
         return found
 

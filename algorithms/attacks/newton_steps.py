@@ -8,12 +8,14 @@ D + M, and q and M are sums over rows whose weights follow from the path. So
 is linear in how often each candidate occurs, c_i, and its noise has a covariance that is linear in c_i, too. The attack
 whitens the equations of all rounds by its estimate of D + M, finds the posterior of c (`binary_counts`), and so on from
 there; eta is known but for how often it was halved, which the residuals say; lambda is the length of the step in that
-metric. The site's own rows are known to be there. Noise in the objective is an unknown vector of normal numbers in all
-equations alike, over which the likelihood is integrated; the site's own draw is known. While counts leave more than the
-dither can have made, the equations are believed less.
+metric. The site's own rows are known to be there. While counts leave more than the dither can have made, the equations
+are believed less.
 
 Behind a committee the noise is normal with a known variance on the equation itself. So nothing is whitened, and the
 search begins with more noise. Nothing is claimed unless the counts leave what noise and their own uncertainty explain.
+
+With noise in the objective rows have secret barriers, and another way finds the chances: see `secret_barriers`. A site
+knows its own draw of the noise, and its own barriers.
 
 No dither hides what the optimum itself says: w is the sum of alpha_i f~_i, so the last steps tell of rows at the margin
 or within, as the released model does.
@@ -23,6 +25,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -34,10 +37,11 @@ from fedsvm.algorithms.attacks.epochs import Epoch, epochs
 from fedsvm.algorithms.attacks.finite_domain import combinations
 from fedsvm.algorithms.attacks.newton_path import ViewedPath, newton_paths, signed_features
 from fedsvm.algorithms.attacks.own_noise import own_noise
+from fedsvm.algorithms.attacks.secret_barriers import HiddenTerms, StepSums, chances_of, steps_taken
 from fedsvm.algorithms.attacks.support_rows import split_candidates
 from fedsvm.algorithms.data.columns import LabeledRows
-from fedsvm.algorithms.optimization.barrier import Problem
-from fedsvm.federation.arrays import FloatArray, IntArray
+from fedsvm.algorithms.optimization.barrier import Problem, SecretBarriers
+from fedsvm.federation.arrays import FloatArray, Residues
 from fedsvm.protocols.analysis.views import RunView
 
 MAX_CANDIDATES = 2_000
@@ -46,11 +50,8 @@ MAX_CANDIDATES = 2_000
 SURE = 0.999
 """Candidates with a posterior above are claimed."""
 
-_STAGES, _STAGES_WITH_TILT = 12, 2
-_SETTLED = 0.02
-"""D + M is estimated anew so often, or until no posterior changes by more. With noise in the objective chances are too
-vague to estimate it from: over six trainings the area under the curve is 0.90 after 2 stages, 0.85 after 4 and 0.74
-after 12."""
+_STAGES, _SETTLED = 12, 0.02
+"""D + M is estimated anew so often, or until no posterior changes by more."""
 
 _SPARE = 1.2
 """The factor by which variance may exceed the dither's."""
@@ -101,23 +102,24 @@ class NewtonSteps(Attack):
         if candidates is None or epoch.features is None or len(candidates.rows) > MAX_CANDIDATES:
             return
         others, own = split_candidates(candidates, prior.own, epoch)
-        if self._objective_noise:
-            drawn = own_noise(epoch, prior.posed, len(path.prior))
-            noise, tilt = self._objective_noise * drawn.share_left(prior.sites), drawn.draw
-        else:
-            noise, tilt = 0.0, np.zeros(len(path.prior))
-        asked = _digest(path, others, own, tilt)
+        asked = _digest(path, others, own)
         if asked not in self._found:  # a site alone and with the coordinator have the same
             step_noise = max(self._step_noise, LEAST_NOISE)
-            self._found[asked] = members(path, epoch, others, own, step_noise, noise, tilt)
+            if self._objective_noise:
+                drawn = own_noise(epoch, prior.posed, len(path.prior))
+                noise = self._objective_noise * drawn.share_left(prior.sites)
+                known = KnownNoise(drawn.draw, noise, drawn.key, prior.posed.number)
+                self._found[asked] = members_behind_barriers(path, epoch, others, own, step_noise, known)
+            else:
+                self._found[asked] = members(path, epoch, others, own, step_noise)
         yield from claims_of(others, self._found[asked])
 
 
-def _digest(path: ViewedPath, others: LabeledRows, own: LabeledRows, tilt: FloatArray) -> bytes:
+def _digest(path: ViewedPath, others: LabeledRows, own: LabeledRows) -> bytes:
     """Return a digest of what differs between coalitions, and between problems of a run."""
     digest = hashlib.sha256()
     dithers = [each.dither for each in path.rounds if each.dither is not None]
-    for array in (*others, *own, tilt, *(each.step for each in path.rounds), *dithers):
+    for array in (*others, *own, *(each.step for each in path.rounds), *dithers):
         digest.update(np.ascontiguousarray(array).tobytes())
     return digest.digest()
 
@@ -141,87 +143,98 @@ def claims_of(others: LabeledRows, found: Members) -> Iterator[RowClaim | Candid
     yield RowClaim(others.rows[sure], others.labels[sure], float((1 - found.chances[sure]).max(initial=0.0)))
 
 
-def members(
-    path: ViewedPath,
-    epoch: Epoch,
-    others: LabeledRows,
-    own: LabeledRows,
-    step_noise: float,
-    objective_noise: float,
-    known_tilt: FloatArray,
-) -> Members:
-    """Return the members among candidates that are not the coalition's own.
+def members(path: ViewedPath, epoch: Epoch, others: LabeledRows, own: LabeledRows, step_noise: float) -> Members:
+    """Return the members among candidates that are not the coalition's own."""
+    problem = _problem(path, epoch, others, own)
+    rows, steps = signed_features(problem), step_equations(path, problem)
+    return members_of(steps, rows, path.ridge, path.rows, len(others.rows), step_noise)
 
-    objective_noise: the size of the noise in the objective that is not known. known_tilt (m,): the noise that is.
-    """
-    problem = path.problem(
-        epoch, LabeledRows(np.vstack([others.rows, own.rows]), np.concatenate([others.labels, own.labels]))
-    )
+
+def _problem(path: ViewedPath, epoch: Epoch, *parts: LabeledRows) -> Problem:
+    rows = np.vstack([each.rows for each in parts]), np.concatenate([each.labels for each in parts])
+    problem = path.problem(epoch, LabeledRows(*rows))
     if problem is None:
         raise AssertionError("there is a map")
-    rows, steps = signed_features(problem), step_equations(path, problem, known_tilt)
-    largest = path.price * float((rows[:, path.ridge > 0] ** 2).sum(axis=1).mean() ** 0.5)
-    tilt = objective_noise * largest
-    return members_of(steps, rows, path.ridge, path.rows, len(others.rows), step_noise, tilt)
+    return problem
+
+
+@dataclass(frozen=True)
+class KnownNoise:
+    """The knowledge of a coalition about noise in the objective, and about the barriers of its own rows.
+
+    draw (m,): its own draw. size: of the unknown rest. key (1, 4): of its barriers, None if it does not have one key.
+    problem: the number of the problem.
+    """
+
+    draw: FloatArray
+    size: float
+    key: Residues | None
+    problem: int
+
+
+def members_behind_barriers(
+    path: ViewedPath, epoch: Epoch, others: LabeledRows, own: LabeledRows, step_noise: float, known: KnownNoise
+) -> Members:
+    """Return the members among candidates that are not the coalition's own, if rows have secret barriers."""
+    problem, ours = _problem(path, epoch, others), _problem(path, epoch, own)
+    largest = path.price * math.sqrt(max(problem.squares / len(others.rows) - path.lever**2, 0.0))
+    steps = steps_taken(path)
+    sums = StepSums.of(path, steps, problem, known.draw, known.size * largest)
+    dithers = [path.rounds[number].dither for number in steps]
+    if any(each is None for each in dithers):
+        sums = replace(sums, noise=sums.noise * step_noise**2 / (1 + step_noise**2))
+    chance = _prior_chance(len(others.rows) + len(own.rows), path.rows, len(others.rows))
+    hidden, prior = HiddenTerms.sample(path, problem, steps), np.full(len(others.rows), chance)
+    if known.key is not None:
+        sums = sums.without(path, replace(ours, barriers=SecretBarriers(known.key, known.problem)), steps)
+    elif len(own.rows):
+        hidden = hidden.with_more(HiddenTerms.sample(path, ours, steps))
+        prior = np.append(prior, np.ones(len(own.rows)))
+    chances, left = chances_of(hidden, sums, prior)
+    return Members(chances[: len(others.rows)], left)
 
 
 def members_of(
-    steps: list[StepEquation],
-    rows: FloatArray,
-    ridge: FloatArray,
-    present: int,
-    unknown: int,
-    step_noise: float,
-    tilt: float = 0.0,
+    steps: list[StepEquation], rows: FloatArray, ridge: FloatArray, present: int, unknown: int, step_noise: float
 ) -> Members:
     """Return the members by the equations of steps; the faster way, unless its check fails.
 
     rows (n, d): y f~ of the candidates, `unknown` of them, then of the coalition's own. ridge (d,): the penalty on the
-    diagonal. present: how many rows the training has. tilt: the standard deviation of each entry of a vector that is
-    the same in all equations.
+    diagonal. present: how many rows the training has.
     """
     if all(step.has_known_noise for step in steps):
-        return _members_by_known_noise(steps, rows, ridge, present, unknown, tilt)
-    found = _members(steps, rows, ridge, present, unknown, step_noise, _HASTES[0], tilt)
-    if found.left < MOST_LEFT or tilt:
+        return _members_by_known_noise(steps, rows, present, unknown)
+    found = _members(steps, rows, ridge, present, unknown, step_noise, _HASTES[0])
+    if found.left < MOST_LEFT:
         return found
-    slower = _members(steps, rows, ridge, present, unknown, step_noise, _HASTES[1], tilt)
+    slower = _members(steps, rows, ridge, present, unknown, step_noise, _HASTES[1])
     return min(found, slower, key=lambda each: each.left)
 
 
-def _members_by_known_noise(
-    steps: list[StepEquation], rows: FloatArray, ridge: FloatArray, present: int, unknown: int, tilt: float
-) -> Members:
+def _members_by_known_noise(steps: list[StepEquation], rows: FloatArray, present: int, unknown: int) -> Members:
     """Return the members by the most steps, from the first on, that the counts explain, as far as they are sure."""
     chance = _prior_chance(len(rows), present, unknown)
-    design, right = _known_noise_equations(steps, rows, ridge, unknown, tilt)
+    design, right = _known_noise_equations(steps, unknown)
     count, places = len(steps), rows.shape[1]
     while True:
         some = slice(count * places)
         G, h = design[some].T @ design[some], design[some].T @ right[some]
-        common = np.arange(unknown, len(h))
-        G[common, common] += tilt**-2 if tilt else 0.0
-        chances = posterior(*_integrate(G, h, unknown), chance, [_SPARE * level for level in _FALLING])
-        same = np.linalg.solve(G[unknown:, unknown:], h[unknown:] - G[unknown:, :unknown] @ chances)
-        spread = design[some, :unknown] ** 2 @ (chances * (1 - chances))
-        over = (design[some] @ np.append(chances, same) - right[some]) ** 2 / (1 + spread)
+        chances = posterior(G, h, chance, [_SPARE * level for level in _FALLING])
+        spread = design[some] ** 2 @ (chances * (1 - chances))
+        over = (design[some] @ chances - right[some]) ** 2 / (1 + spread)
         left = float(over.reshape(count, places).mean(axis=1).max())
         if left < MOST_LEFT or count == 1:
             return Members(chances, left)
         count = int(_KEPT * count)
 
 
-def _known_noise_equations(
-    steps: list[StepEquation], rows: FloatArray, ridge: FloatArray, unknown: int, tilt: float
-) -> tuple[FloatArray, FloatArray]:
+def _known_noise_equations(steps: list[StepEquation], unknown: int) -> tuple[FloatArray, FloatArray]:
     """Return the design and the right side of all steps, whose noise has a variance of 1; own rows are subtracted."""
     parts, rights = list[FloatArray](), list[FloatArray]()
     for step in steps:
         unit = np.asarray(step.dither)
-        own = step.terms[unknown:].sum(axis=0)
-        common = np.eye(rows.shape[1])[:, np.flatnonzero(ridge)] if tilt else np.zeros((rows.shape[1], 0))
-        parts.append(np.hstack([step.terms[:unknown].T, common]) / unit[:, None])
-        rights.append((step.right - own) / unit)
+        parts.append(step.terms[:unknown].T / unit[:, None])
+        rights.append((step.right - step.terms[unknown:].sum(axis=0)) / unit)
     return np.vstack(parts), np.concatenate(rights)
 
 
@@ -238,42 +251,24 @@ def _members(
     unknown: int,
     step_noise: float,
     haste: float,
-    tilt: float,
 ) -> Members:
-    if tilt:
-        steps = [step.with_unknown(np.flatnonzero(ridge)) for step in steps]
     chance = _prior_chance(len(rows), present, unknown)
-    own, common = len(rows) - unknown, int((ridge > 0).sum()) if tilt else 0
-    counts = np.concatenate([np.full(unknown, chance), np.ones(own), np.zeros(common)])
-    equations = [step.whiten(rows, ridge, counts[: len(rows)], step_noise) for step in steps]
-    free = np.append(np.arange(unknown), np.arange(len(rows), len(counts)))
-    for _ in range(_STAGES_WITH_TILT if tilt else _STAGES):
-        G, h = np.diag(np.append(np.zeros(unknown), np.full(common, tilt**-2 if tilt else 0.0))), np.zeros(len(free))
+    counts = np.append(np.full(unknown, chance), np.ones(len(rows) - unknown))
+    equations = [step.whiten(rows, ridge, counts, step_noise) for step in steps]
+    for _ in range(_STAGES):
+        G, h = np.zeros((unknown, unknown)), np.zeros(unknown)
         levels = _levels(_left(equations, counts, step_noise), step_noise, haste)
         for (design, right), level in zip(equations, levels, strict=True):
-            rest = right - design[:, unknown : len(rows)].sum(axis=1)
-            G += design[:, free].T @ design[:, free] / level
-            h += design[:, free].T @ rest / level
+            rest = right - design[:, unknown:].sum(axis=1)
+            G += design[:, :unknown].T @ design[:, :unknown] / level
+            h += design[:, :unknown].T @ rest / level
         before = counts[:unknown].copy()
-        counts[:unknown] = posterior(*_integrate(G, h, unknown), chance)
-        if common:
-            counts[len(rows) :] = np.linalg.solve(
-                G[unknown:, unknown:], h[unknown:] - G[unknown:, :unknown] @ counts[:unknown]
-            )
-        equations = [step.whiten(rows, ridge, counts[: len(rows)], step_noise) for step in steps]
+        counts[:unknown] = posterior(G, h, chance)
+        equations = [step.whiten(rows, ridge, counts, step_noise) for step in steps]
         if np.abs(counts[:unknown] - before).max(initial=0.0) < _SETTLED:
             break
     left = _left(equations, counts, step_noise)
     return Members(counts[:unknown], max(each * 4**by for each, by in zip(left, _halvings(left), strict=True)))
-
-
-def _integrate(G: FloatArray, h: FloatArray, first: int) -> tuple[FloatArray, FloatArray]:
-    """Return G and h of the first unknowns, with the other ones, which are normal, integrated out."""
-    if first == len(h):
-        return G, h
-    gain = np.linalg.solve(G[first:, first:], np.column_stack([G[first:, :first], h[first:]]))
-    across = G[:first, first:]
-    return G[:first, :first] - across @ gain[:, :-1], h[:first] - across @ gain[:, -1]
 
 
 def _left(equations: list[tuple[FloatArray, FloatArray]], counts: FloatArray, step_noise: float) -> list[float]:
@@ -312,10 +307,6 @@ class StepEquation:
         """Return whether there is noise of a known deviation on every entry."""
         return self.dither is not None and bool(self.dither.all())
 
-    def with_unknown(self, places: IntArray) -> StepEquation:
-        """Return the equation with a further unknown, of weight 1, in each of these entries."""
-        return replace(self, terms=np.vstack([self.terms, np.eye(self.terms.shape[1])[places]]))
-
     def whiten(
         self, rows: FloatArray, ridge: FloatArray, counts: FloatArray, step_noise: float
     ) -> tuple[FloatArray, FloatArray]:
@@ -330,14 +321,13 @@ class StepEquation:
         return solved[:, :-1], solved[:, -1]
 
 
-def step_equations(path: ViewedPath, problem: Problem, known_tilt: FloatArray) -> list[StepEquation]:
-    """Return the equations of each round from which a step was made. known_tilt (m,): known noise in the objective."""
+def step_equations(path: ViewedPath, problem: Problem) -> list[StepEquation]:
+    """Return the equations of each round from which a step was made."""
     rows, found = signed_features(problem), list[StepEquation]()
-    tilt = np.append(known_tilt, np.zeros(problem.dimensions - len(known_tilt)))
     pairs = itertools.pairwise(path.rounds)
     for standing, (before, after) in zip(path.standings(problem)[:-1], pairs, strict=True):
         if after.step.any():
             weights = standing.slopes * (rows @ after.step) - (standing.alpha + standing.lag)
-            right = -path.ridge * (after.step + standing.v) - tilt
+            right = -path.ridge * (after.step + standing.v)
             found.append(StepEquation(weights[:, None] * rows, standing.slopes, right, after.step, before.dither))
     return found

@@ -38,8 +38,9 @@ from fedsvm.algorithms.attacks.finite_domain import (
 )
 from fedsvm.algorithms.attacks.newton_path import EVERYONE, RowTotals, ViewedPath, newton_paths, signed_features
 from fedsvm.algorithms.attacks.row_counts import SAME_WITHIN, CountingAttack, ShownRows
+from fedsvm.algorithms.attacks.support_rows import split_candidates
 from fedsvm.algorithms.data.columns import LabeledRows
-from fedsvm.algorithms.features.inversion import NystromInverse
+from fedsvm.algorithms.features.inversion import CHECKED_WITHIN, NystromInverse
 from fedsvm.algorithms.optimization.barrier import DualState, Problem
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.protocols.analysis.views import RunView
@@ -63,6 +64,9 @@ _LEAST_GAP = 2.0
 _NEAR = 0.1
 """Features that differ by more from all rows' are nobody's."""
 
+_PRESENT = 0.01
+"""A row with a secret barrier is in a system if its weight is above this share of what mu alone would give it."""
+
 _REFINEMENTS = 20
 _CHECKED_ROUNDS = 3
 
@@ -76,7 +80,8 @@ class NewtonSystems(CountingAttack):
     Parameters
     ----------
     is_noisy : bool, default False
-        True if the objective has noise, and with it the right-hand sides; then the matrices alone are read.
+        True if the objective has noise, and with it the right-hand sides. Then rows have secret barriers too: the
+        matrices alone are read, the weights of candidates in them are unknown, and each that is there is claimed once.
     """
 
     name = "Newton systems"
@@ -88,12 +93,26 @@ class NewtonSystems(CountingAttack):
     def shown_rows(self, view: RunView, prior: Prior) -> Iterator[ShownRows]:
         """Yield the rows of each training."""
         for epoch in epochs(view):
-            paths = [_without_own(epoch, path, prior.own) for path in newton_paths(epoch, prior.posed)]
-            paths = [_matrices_alone(path) for path in paths] if self._is_noisy else paths
-            trainings = [(path, sites) for path in paths for sites in _sites(path)]
-            for path, sites in trainings:
-                found, residual = _rows(epoch, path, sites, prior)
+            paths = newton_paths(epoch, prior.posed)
+            if not self._is_noisy:
+                paths = [_without_own(epoch, each, prior.own) for each in paths]
+            for path, sites in [(each, some) for each in paths for some in _sites(each)]:
+                found, residual = self._rows(epoch, path, sites, prior)
+                if self._is_noisy and sites == EVERYONE:
+                    found = split_candidates(found, prior.own, epoch)[0]
                 yield ShownRows.of(epoch, *found, residual)
+
+    def _rows(self, epoch: Epoch, path: ViewedPath, sites: tuple[str, ...], prior: Prior) -> tuple[LabeledRows, float]:
+        """Return rows of some sites, and the residual of the attack's own check."""
+        candidates = prior.candidates or combinations(epoch)
+        if candidates is not None and len(candidates.rows) <= MAX_CANDIDATES:
+            problem = path.problem(epoch, candidates)
+            solved = None if problem is None else (solve_weights if self._is_noisy else solve)(path, sites, problem)
+            if solved is not None:
+                return solved.repeat(candidates), solved.residual
+        if epoch.inverse is not None and path.lever and not self._is_noisy:
+            return at_the_margin(epoch, epoch.inverse, path, sites)
+        return LabeledRows(np.zeros((0, epoch.columns)), np.zeros(0)), 0.0
 
 
 def _without_own(epoch: Epoch, path: ViewedPath, own: LabeledRows | None) -> ViewedPath:
@@ -111,28 +130,8 @@ def _without_own(epoch: Epoch, path: ViewedPath, own: LabeledRows | None) -> Vie
     return replace(path, rounds=rounds)
 
 
-def _matrices_alone(path: ViewedPath) -> ViewedPath:
-    rounds = [
-        replace(each, sums={sites: replace(total, gradient=np.zeros(0)) for sites, total in each.sums.items()})
-        for each in path.rounds
-    ]
-    return replace(path, rounds=rounds)
-
-
 def _sites(path: ViewedPath) -> list[tuple[str, ...]]:
     return list(dict.fromkeys(sites for each in path.rounds for sites in each.sums))
-
-
-def _rows(epoch: Epoch, path: ViewedPath, sites: tuple[str, ...], prior: Prior) -> tuple[LabeledRows, float]:
-    """Return rows of some sites, and the residual of the attack's own check."""
-    candidates = prior.candidates or combinations(epoch)
-    if candidates is not None and len(candidates.rows) <= MAX_CANDIDATES:
-        problem = path.problem(epoch, candidates)
-        if problem is not None and (solved := solve(path, sites, problem)) is not None:
-            return solved.repeat(candidates), solved.residual
-    if epoch.inverse is not None and path.lever:
-        return at_the_margin(epoch, epoch.inverse, path, sites)
-    return LabeledRows(np.zeros((0, epoch.columns)), np.zeros(0)), 0.0
 
 
 # Of candidates.
@@ -149,8 +148,8 @@ def solve(path: ViewedPath, sites: tuple[str, ...], problem: Problem) -> Counts 
         (rounds[:_SOLVED], _FEW_EQUATIONS),
         *(([each], _MANY_EQUATIONS) for each in rounds[:_SOLVED]),
     ]:
-        forms = np.random.default_rng(0).standard_normal((int(share * len(first)) + 1, terms.shape[1]))
-        parts = [_equations(total, standing, terms, forms / terms.shape[1] ** 0.5) for total, standing in chosen]
+        forms = _forms(share, len(first), terms)
+        parts = [_equations(total, standing, terms, forms) for total, standing in chosen]
         design, seen = np.vstack([design for design, _ in parts])[:, first], np.concatenate([seen for _, seen in parts])
         found, determined = least_squares(design, seen)
         if determined.all() and np.abs(found - np.rint(found)).max() < _NEARLY_WHOLE:
@@ -163,17 +162,52 @@ def solve(path: ViewedPath, sites: tuple[str, ...], problem: Problem) -> Counts 
     return best
 
 
+def solve_weights(path: ViewedPath, sites: tuple[str, ...], problem: Problem) -> Counts | None:
+    """Return which candidates have a weight in the matrices of some sites; None if they cannot make up any."""
+    terms = signed_features(problem)
+    first = distinct(terms)
+    pairs = zip(path.rounds, path.standings(problem), strict=True)
+    rounds = [(each.sums[sites], standing) for each, standing in pairs if sites in each.sums]
+    best: Counts | None = None
+    for total, standing in rounds[:_SOLVED]:
+        forms = _forms(_MANY_EQUATIONS, len(first), terms)
+        design, seen = _of_matrix(total, standing.slopes[first], terms[first], forms)
+        found, determined = least_squares(design, seen)
+        residual = float(np.abs(design @ found - seen).max(initial=0.0))
+        if residual > CHECKED_WITHIN or found[determined].min(initial=0.0) < -_PRESENT:
+            continue
+        counts = np.zeros(len(terms), dtype=np.int64)
+        counts[first[determined & (found > _PRESENT)]] = 1
+        if best is None or counts.sum() > best.counts.sum():
+            best = Counts(counts, residual)
+    return best
+
+
+def _forms(share: float, candidates: int, terms: FloatArray) -> FloatArray:
+    """Return (e, d) random vectors, so many a candidate."""
+    drawn = np.random.default_rng(0).standard_normal((int(share * candidates) + 1, terms.shape[1]))
+    return np.asarray(drawn / terms.shape[1] ** 0.5)
+
+
 def _equations(
     total: RowTotals, standing: DualState, terms: FloatArray, forms: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """Return (e, n) the contributions of candidates with terms (n, d) to the numbers (e,) of a round, of order 1."""
-    steepest, star = float(standing.slopes.max()), standing.alpha + standing.lag
-    highest = float(star.max())
-    quadratic = (forms @ terms.T) ** 2 * (standing.slopes / steepest)
-    of_matrix = np.einsum("ij,jk,ik->i", forms, total.matrix, forms) / steepest
+    quadratic, of_matrix = _of_matrix(total, standing.slopes, terms, forms)
     if not len(total.gradient):
         return quadratic, of_matrix
+    star = standing.alpha + standing.lag
+    highest = float(star.max())
     return np.vstack([quadratic, terms.T * (star / highest)]), np.concatenate([of_matrix, total.gradient / highest])
+
+
+def _of_matrix(
+    total: RowTotals, slopes: FloatArray, terms: FloatArray, forms: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return (e, n) the contributions of candidates with such slopes (n,) to quadratic forms (e,) of a matrix."""
+    steepest = float(slopes.max())
+    of_matrix = np.einsum("ij,jk,ik->i", forms, total.matrix, forms) / steepest
+    return (forms @ terms.T) ** 2 * (slopes / steepest), of_matrix
 
 
 # Of none.

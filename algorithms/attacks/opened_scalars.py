@@ -51,15 +51,9 @@ NOT_INSTALLED = "not run: needs python-flint, pip install fedsvm[lattice]"
 
 
 class OpenedScalars(Attack):
-    """Candidates that the numbers opened with the systems decide.
-
-    is_noisy: whether the objective has noise of the sites. Nobody knows its part in the opened objective.
-    """
+    """Candidates that the numbers opened with the systems decide, where the objective has no noise of the sites."""
 
     name = "lattice reduction"
-
-    def __init__(self, *, is_noisy: bool = False) -> None:
-        self._is_noisy = is_noisy
 
     def __call__(self, view: RunView, prior: Prior) -> Iterator[RowClaim | CandidateScores]:
         """Attack the last training, together with what was found before, and without it."""
@@ -69,7 +63,7 @@ class OpenedScalars(Attack):
         epoch, posed = parts[-1], [TWO_CLASSES] if prior.classes == 2 else problems_of(view, prior.classes)
         others, own = split_candidates(prior.candidates, prior.own, epoch)
         everyone = LabeledRows(np.vstack([others.rows, own.rows]), np.concatenate([others.labels, own.labels]))
-        numbers = _numbers(epoch, posed, everyone, is_multiclass=prior.classes > 2, is_noisy=self._is_noisy)
+        numbers = _numbers(epoch, posed, everyone, is_multiclass=prior.classes > 2)
         if numbers is None or not len(others.rows):
             return
         ours = np.arange(len(everyone.rows)) >= len(others.rows)
@@ -113,7 +107,7 @@ def _among(candidates: LabeledRows, found: LabeledRows | None, epoch: Epoch) -> 
 
 
 def _numbers(
-    epoch: Epoch, posed: Sequence[BinaryTask], rows: LabeledRows, *, is_multiclass: bool, is_noisy: bool
+    epoch: Epoch, posed: Sequence[BinaryTask], rows: LabeledRows, *, is_multiclass: bool
 ) -> OpenedEquations | None:
     """Return the equations of all problems; None if the coalition does not have both the path and the numbers."""
     found: list[OpenedEquations] = []
@@ -122,7 +116,7 @@ def _numbers(
         signs = each.signs[rows.labels.astype(np.int64)] if is_multiclass else rows.labels
         if not paths or any(round_.opened is None or round_.sums for round_ in paths[-1].rounds):
             return None
-        equations = _of_problem(paths[-1], epoch, LabeledRows(rows.rows, signs), is_noisy=is_noisy)
+        equations = _of_problem(paths[-1], epoch, LabeledRows(rows.rows, signs))
         if equations is None:
             return None
         found.append(equations)
@@ -134,7 +128,7 @@ def _numbers(
     )
 
 
-def _of_problem(path: ViewedPath, epoch: Epoch, rows: LabeledRows, *, is_noisy: bool) -> OpenedEquations | None:
+def _of_problem(path: ViewedPath, epoch: Epoch, rows: LabeledRows) -> OpenedEquations | None:
     active, counts = rows.labels != 0, [each.opened.rows for each in path.rounds if each.opened is not None]
     problem = path.problem(epoch, LabeledRows(rows.rows[active], rows.labels[active]))
     if problem is None or any((each != counts[0]).any() for each in counts):  # rows left or joined
@@ -144,10 +138,9 @@ def _of_problem(path: ViewedPath, epoch: Epoch, rows: LabeledRows, *, is_noisy: 
     for each, state in zip(path.rounds, path.standings(problem), strict=True):
         if (opened := each.opened) is None:
             return None
-        if not is_noisy:
-            parts.append(problem.prices * np.maximum(0.0, problem.targets - problem.margins(state.v)))
-            totals.append(opened.objective - 0.5 * float((state.v[penalized] ** 2).sum()))
-            noise.append(opened.objective_noise)
+        parts.append(problem.prices * np.maximum(0.0, problem.targets - problem.margins(state.v)))
+        totals.append(opened.objective - 0.5 * float((state.v[penalized] ** 2).sum()))
+        noise.append(opened.objective_noise)
         parts += [members * state.alpha * problem.targets for members in problem.classes]
         totals += opened.alphas.tolist()
         noise += [opened.alpha_noise] * len(problem.classes)

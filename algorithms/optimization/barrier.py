@@ -15,10 +15,15 @@ Newton's step on the perturbed optimality conditions, with t and xi eliminated, 
 since alpha + e of the linearised row alpha + d dr + e is alpha* itself. alpha lags behind the curve rather than being
 tied to r, which lets full steps converge while mu falls by a factor of twenty at a time (the idea of Chan, Golub and
 Mulet 1999 for total variation), and each row goes along its own dual step as far as it can without leaving (0, C).
+
+Where the objective has noise, each row has a barrier parameter of its own, a random multiple of mu that its site draws
+anew at each point and keeps to itself. So nobody else knows alpha* and d of a row, even with the path. As mu falls all
+multiples lead to the same optimum: they cost no accuracy and hardly a round.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -27,8 +32,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from fedsvm.algorithms.optimization.masking import Mask, precision_of
-from fedsvm.federation.arrays import FloatArray, IntArray
+from fedsvm.algorithms.optimization.masking import Mask, precision_of, uniform
+from fedsvm.federation.arrays import FloatArray, IntArray, Residues
 
 BACK_OFF = 0.05
 """A dual variable keeps at least this share of its distance from 0 and from its price in one step."""
@@ -49,6 +54,31 @@ _MOST_SQUARES = 2.0**100
 _FEW_ROWS = 4 / 3
 """So many rows a dimension are masked in the same time as their matrix."""
 
+SPREAD = 6.0
+"""The largest multiple of mu that a row draws; the smallest is its inverse."""
+
+
+@dataclass(frozen=True)
+class SecretBarriers:
+    """The multiples of mu of a site's rows in one problem: log-uniform between 1 / SPREAD and SPREAD.
+
+    They follow from the site's key (1, 4), the number of the problem and the point alone. So an order of another round
+    at the same point does not draw them again, and they do not average out.
+    """
+
+    key: Residues
+    problem: int
+
+    def draw(self, v: FloatArray, rows: int) -> FloatArray:
+        """Return the multiples (rows,) at a point (d,)."""
+        at = hashlib.sha256(v.tobytes()).hexdigest()
+        return multiples(uniform(self.key, f"barriers {self.problem} {at}", rows))
+
+
+def multiples(shares: FloatArray) -> FloatArray:
+    """Return multiples of mu for uniform numbers in [0, 1)."""
+    return np.asarray(SPREAD ** (2 * shares - 1))
+
 
 @dataclass(frozen=True)
 class Problem:
@@ -56,6 +86,7 @@ class Problem:
 
     A row's loss is price * max(0, target - y (w.f + b)). lever: 0 where there is no intercept; only then may targets be
     other than 1. tilt (m,): of a linear term tilt.w, this site's noise in the objective (see `objective_noise`).
+    barriers: of its rows, if they have secret ones.
     """
 
     features: FloatArray
@@ -64,6 +95,7 @@ class Problem:
     targets: FloatArray
     lever: float
     tilt: FloatArray | None = field(default=None, kw_only=True)
+    barriers: SecretBarriers | None = field(default=None, kw_only=True)
 
     @classmethod
     def of(
@@ -162,8 +194,12 @@ class Problem:
         self, before: DualState, iteration: int, step: FloatArray, mu: float, *, keep: bool, still: bool
     ) -> tuple[RowSums, DualState]:
         """Return the sums after a step of v (d,) from a state, and the state after it; see `DualState.move`."""
-        standing = before.move(self, iteration, step, mu, keep=keep, still=still)
+        standing = before.move(self, iteration, step, self.mus(before.v + step, mu), keep=keep, still=still)
         return RowSums.of(self, standing), standing
+
+    def mus(self, v: FloatArray, mu: float) -> float | FloatArray:
+        """Return the barrier parameter at a point (d,): mu, or (n,) of each row if they have secret ones."""
+        return mu if self.barriers is None else mu * self.barriers.draw(v, len(self.labels))
 
     @property
     def classes(self) -> list[FloatArray]:
@@ -197,10 +233,10 @@ class DualState:
         return cls(iteration, v, best, problem.targets - problem.margins(v), half, half, nothing, nothing)
 
     def move(
-        self, problem: Problem, iteration: int, step: FloatArray, mu: float, *, keep: bool, still: bool
+        self, problem: Problem, iteration: int, step: FloatArray, mu: float | FloatArray, *, keep: bool, still: bool
     ) -> DualState:
-        """Return the state after a step of v (d,), for a barrier parameter mu. keep: the point before the step is the
-        best so far.
+        """Return the state after a step of v (d,), for a barrier parameter mu, or (n,) of each row. keep: the point
+        before the step is the best so far.
 
         still: there is no step, and the dual variables take none. They would fall on the curve, without the lag that
         full steps need.
@@ -297,7 +333,7 @@ def _add_products(total: FloatArray, columns: FloatArray) -> None:
         total[rest, here] = total[here, rest].T
 
 
-def on_the_curve(residuals: FloatArray, prices: FloatArray, mu: float) -> tuple[FloatArray, FloatArray]:
+def on_the_curve(residuals: FloatArray, prices: FloatArray, mu: float | FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return alpha* and C - alpha* of residuals (n,), computed from the slack on the far side of r to keep all
     digits."""
     scaled = prices * np.abs(residuals)

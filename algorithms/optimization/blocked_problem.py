@@ -44,14 +44,13 @@ class BlockedProblem(Problem):
         *,
         prior: FloatArray,
         lever: float,
-        tilt: FloatArray | None = None,
     ) -> Self:
         """Return the problem of rows, without those of weight 0; see `Problem.of`."""
         targets = 1.0 - labels * blocks.times(prior) if prior.any() else np.ones(len(labels))
         none, used = np.zeros((0, blocks.width)), prices > 0
         if used.all():
-            return cls(none, labels, prices, targets, lever, blocks, tilt=tilt)
-        return cls(none, labels[used], prices[used], targets[used], lever, blocks.keep_rows(used), tilt=tilt)
+            return cls(none, labels, prices, targets, lever, blocks)
+        return cls(none, labels[used], prices[used], targets[used], lever, blocks.keep_rows(used))
 
     def margins(self, v: FloatArray) -> FloatArray:
         """Return (n,) v.f~."""
@@ -69,6 +68,7 @@ class BlockedProblem(Problem):
     ) -> tuple[RowSums, DualState]:
         """Return the sums after a step, with their matrix, and the state after it; see `Problem.advance`."""
         v, best = before.v + step, before.v if keep else before.best
+        mus = np.broadcast_to(self.mus(v, mu), len(self.labels))
         rows = np.empty((len(_OF_ROWS), len(self.labels)))
         after = DualState(iteration, v, best, *rows)
         matrix, total = np.zeros((self.dimensions, self.dimensions)), None
@@ -76,9 +76,10 @@ class BlockedProblem(Problem):
             labels, prices, targets = self.labels[place], self.prices[place], self.targets[place]
             some = Problem(features, labels, prices, targets, self.lever)
             known = replace(before, **{name: getattr(before, name)[place] for name in _OF_ROWS})
-            sums, moved = some.advance(known, iteration, step, mu, keep=keep, still=still)
+            moved = known.move(some, iteration, step, mus[place], keep=keep, still=still)
             for name in _OF_ROWS:
                 getattr(after, name)[place] = getattr(moved, name)
+            sums = RowSums.of(some, moved)
             matrix += some.curvature_in_single(sums.slopes, _MOST_IN_SINGLE * len(labels) / len(self.labels))
             total = sums if total is None else _add_sums(total, sums)
         if total is None:

@@ -153,7 +153,7 @@ class NoiseSize:
 class Extent:
     """Public bounds on the rows: how many, the sum of |f~|^2, the largest price, and the largest target.
 
-    noise: in the objective.
+    noise: in the objective. spread: mu over a row's barrier parameter is at most this.
     """
 
     rows: int
@@ -161,6 +161,7 @@ class Extent:
     price: float
     target: float = 1.0
     noise: NoiseSize = NoiseSize()
+    spread: float = 1.0
 
     @property
     def lengths(self) -> float:
@@ -359,7 +360,7 @@ class _ProblemProgress:
         """Return bounds on each part of the next sum at every site: powers of two, which reveal little of the last
         one."""
         extent, price = self.extent, self.extent.price
-        largest = 1.0 + price**2 / (8 * self.mu) * extent.squares
+        largest = 1.0 + extent.spread * price**2 / (8 * self.mu) * extent.squares
         expected = _GROWTH * self._trace * self._last_mu / self.mu
         loss = price * (extent.rows * extent.target + self._reach * extent.lengths)
         tilt = extent.noise.length

@@ -95,8 +95,9 @@ class LinearSvmSettings(ClassWeightSettings, SolverSettings):
         Portion | None,
         doc(
             "Size of the noise that the sites add to the objective, as a share of the largest part that a usual row "
-            "can have in the weights. It makes rows harder to name by the released model. A site has exact weights and "
-            "the steps, which still name many rows of a list. It is not differential privacy. Default: 0.2 for "
+            "can have in the weights. It makes rows harder to name by the released model. With it, each row has a "
+            "random barrier parameter that its site keeps secret, so that other sites name fewer rows by the steps. "
+            "They still name some of a list. It is not differential privacy. Default: 0.2 for "
             "pan-svm with noisy statistics and masks among two sites or more; 0 for algorithms that choose columns."
         ),
     ] = None

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fedsvm.algorithms.optimization.barrier import Problem, RowSums
+from fedsvm.algorithms.optimization.barrier import SPREAD, Problem, RowSums
 from fedsvm.algorithms.optimization.interior_point import (
     Extent,
     NewtonRequest,
@@ -36,6 +36,7 @@ class LocalPath:
             price=max(float(problem.prices.max(initial=0.0)) for problem in self.problems) or 1.0,
             target=max(float(np.abs(problem.targets).max(initial=1.0)) for problem in self.problems),
             noise=NoiseSize.of([problem.tilt for problem in self.problems if problem.tilt is not None]),
+            spread=SPREAD if any(problem.barriers is not None for problem in self.problems) else 1.0,
         )
 
     def sums(self, iteration: int, terms: Sequence[NewtonRequest], *, wide: bool) -> RoundSums:

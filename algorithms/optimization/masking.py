@@ -178,7 +178,7 @@ def draw_masks(seed: Residues, purpose: str, sizes: Sequence[tuple[int, int]], m
         turns = [FleetingRotation(seed, f"{of_size} {place} turn", m) for place in range(count)]
         stretches = np.ones((count, d))
         if masking == "congruence":
-            stretches = STRETCH ** (2 * _uniform(seed, f"{of_size} stretch", count * d).reshape(count, d) - 1)
+            stretches = STRETCH ** (2 * uniform(seed, f"{of_size} stretch", count * d).reshape(count, d) - 1)
         for place, mask in zip(places, map(Mask, lefts, stretches, rights, turns), strict=True):
             masks[place] = mask
     return masks
@@ -276,7 +276,7 @@ def _normal(seed: Residues, purpose: str, size: int) -> FloatArray:
     return found.reshape(-1)[:size]
 
 
-def _uniform(seed: Residues, purpose: str, size: int) -> FloatArray:
+def uniform(seed: Residues, purpose: str, size: int) -> FloatArray:
     """Return (size,) numbers in [0, 1), of 53 bits, a function of the seed and the purpose."""
     return _in_unit_interval(_words(seed, purpose, size))
 

@@ -55,7 +55,7 @@ class SiteNoise:
     """The noise of one site: its draws (P, m), one for each problem, and the deviation of each entry.
 
     mean_square: of the lengths of its rows' features; 1 without rows, as it is with kernel features at most.
-    sites: how many there were at the draw. key (1, 4): of the noise on released weights.
+    sites: how many there were at the draw. key (1, 4): of the noise on released weights, and of secret barriers.
     """
 
     draws: FloatArray

@@ -19,7 +19,7 @@ from fedsvm.algorithms.data.classes import Scheme, members
 from fedsvm.algorithms.data.horizontal import HorizontalSite
 from fedsvm.algorithms.features.mapped_rows import FeatureRows
 from fedsvm.algorithms.features.row_blocks import KeptBlocks, RowBlocks
-from fedsvm.algorithms.optimization.barrier import Problem
+from fedsvm.algorithms.optimization.barrier import SPREAD, Problem, SecretBarriers
 from fedsvm.algorithms.optimization.blocked_problem import BlockedProblem
 from fedsvm.algorithms.optimization.interior_point import Extent, NewtonRequest, NoiseSize, Outcome, RoundSums
 from fedsvm.algorithms.optimization.joint_barrier import MARGIN_SQUARE, JointProblem
@@ -102,19 +102,24 @@ class _Start:
         stored: FloatArray | KeptBlocks | RowBlocks = features
         if isinstance(features, np.ndarray) and features.size >= _MANY_VALUES:
             stored = KeptBlocks(features)
-        for problem, (labels, prior) in enumerate(zip(self.labels, self.priors, strict=True)):
-            prices, tilt = np.where(labels == 0, 0.0, self.prices), None if noise is None else noise.draws[problem]
+        for number, (labels, prior) in enumerate(zip(self.labels, self.priors, strict=True)):
+            prices = np.where(labels == 0, 0.0, self.prices)
             if isinstance(stored, np.ndarray):
-                posed = Problem.of(stored, labels, prices, prior=prior, lever=self.lever, tilt=tilt)
+                posed = Problem.of(stored, labels, prices, prior=prior, lever=self.lever)
             else:
-                posed = BlockedProblem.of_blocks(stored, labels, prices, prior=prior, lever=self.lever, tilt=tilt)
-            found.append(posed)
+                posed = BlockedProblem.of_blocks(stored, labels, prices, prior=prior, lever=self.lever)
+            found.append(posed if noise is None else _with_noise(posed, noise, number))
         return found
 
     @property
     def priors(self) -> FloatArray:
         """(P, m) of each problem."""
         return np.broadcast_to(self.prior, (len(self.labels), self.features))
+
+
+def _with_noise(problem: Problem, noise: SiteNoise, number: int) -> Problem:
+    """Return a problem with noise in its objective, and with secret barriers of its rows."""
+    return replace(problem, tilt=noise.draws[number], barriers=SecretBarriers(noise.key, number))
 
 
 def layout_of(features: int, joint_classes: int, *, intercept: bool) -> Layout:
@@ -454,7 +459,8 @@ class FederatedPath:
         """Return bounds with a margin for rounding, and those of the noise, for which the sites are asked."""
         bound = (squares + rows * self._lever**2) * (1 + 1e-9) + 1e-9
         bound *= MARGIN_SQUARE if self._joint_classes else 1.0
-        return Extent(int(rows), bound, self._price * self._most, self._target, self._noise_size())
+        spread = SPREAD if self._is_noisy and not self._joint_classes else 1.0
+        return Extent(int(rows), bound, self._price * self._most, self._target, self._noise_size(), spread)
 
     def _noise_size(self) -> NoiseSize:
         if not self._is_noisy:
