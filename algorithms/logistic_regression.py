@@ -68,7 +68,7 @@ from fedsvm.federation.federation import Federation
 from fedsvm.federation.site.program import AGREED, CHECKED, free, step
 from fedsvm.federation.site.script import Script, repeat, stage
 from fedsvm.federation.site.terms import Terms
-from fedsvm.protocols.blind_parameters import STRETCH, Beside, BlindSystem
+from fedsvm.protocols.blind_parameters import STRETCH, BlindSystem, OpenedSums
 from fedsvm.protocols.blind_system import BlindSolution
 
 if TYPE_CHECKING:
@@ -255,7 +255,7 @@ def newton_systems(
             free=int(intercept),
             dither=of_w / scales[1],
             free_dither=of_intercept / scales[1],
-            beside=Beside(noises=(noise / scales[0],)),
+            sums=OpenedSums(noises=(noise / scales[0],)),
         )
         for noise, (of_w, of_intercept) in zip(noises.tolist(), dithers.tolist(), strict=True)
     ]
