@@ -38,7 +38,15 @@ PARTS: Mapping[str, tuple[str, ...]] = {
     "counting what every link carried": ("ledger.py", "connection.py", "counters.py", "zmtp.py", "getsockopt"),
     "orders and answers, and what a site refuses": ("control.py", "policy.py", "rules.py", "membership.py"),
     "the protocol and its channel": ("protocols/", "channel/"),
-    "carrying out an order": ("site/site.py", "site/program.py", "site/faults.py", "site/logs.py", "site_process.py"),
+    "carrying out an order": (
+        "site/site.py",
+        "site/order_admission.py",
+        "site/program.py",
+        "site/faults.py",
+        "site/replies.py",
+        "site/logs.py",
+        "site_process.py",
+    ),
     "numpy": ("numpy",),
 }
 OTHER = "Python's own functions"

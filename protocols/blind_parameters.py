@@ -1,7 +1,7 @@
 """The public parameters of a blind system (`blind_system`), and a member's mask, as residues.
 
-A site's part of a system is one vector: the upper triangle of its matrix, its right-hand sides, and, if more is
-opened with the system, its part of some numbers and of some vectors whose inner products are opened.
+A site's part of a system is one vector. It has the upper triangle of the site's matrix, its right-hand sides, and its
+part of the numbers and vectors whose sums are opened with the system, if any.
 """
 
 from __future__ import annotations
@@ -20,45 +20,46 @@ from fedsvm.federation.errors import BoundExceeded
 from fedsvm.protocols.arithmetic.residue_numbers import ResidueNumbers, places_in_triangle
 
 FRACTION_BITS = 60
-"""Behind the point of an entry over the scale."""
+"""Fraction bits of an entry divided by the scale."""
 
 MASK_BITS = 12
-"""Behind the point of a mask, which need not be orthogonal exactly, but known exactly."""
+"""Fraction bits of a mask. It need not be exactly orthogonal, but its owner must know it exactly."""
 
 STRETCH = 2.0
-"""The largest entry of S and the largest factor of a right-hand side; the smallest is its inverse."""
+"""Maximum entry of S, and maximum factor of a right-hand side; their minimum is its inverse."""
 
 STEP_BITS = 40
-"""Of the solution in the check."""
+"""Significant bits of the solution in the check."""
 
 CHECK_BITS = 10
-"""Of the entries of the random vector of the check."""
+"""Bits of each entry of the check's random vector."""
 
 _BUNDLE = 1 << 20
-"""Residues of the extended matrices of a bundle, at most: a member holds some ten such arrays."""
+"""Maximum number of residues in the extended matrices of a bundle. A member holds about ten such arrays."""
 
 WRONG = 1e-6
-"""A solution is wrong if it leaves a larger share of the largest possible system; rounding leaves some 1e-11."""
+"""Relative residual, with respect to the largest possible system, above which a solution is wrong. Rounding leaves
+about 1e-11."""
 
 
 _VECTOR_BITS = 60
-"""Behind the point of a vector's entry."""
+"""Fraction bits of a vector's entry."""
 
 
 @dataclass(frozen=True)
-class Beside:
-    """Sums that are opened with a system, each with the noise of both members that hold shares.
+class OpenedSums:
+    """The sums that are opened with a system, each with noise of both members that hold shares.
 
     Attributes
     ----------
     noises : tuple of float, default ()
-        Of each number: the largest noise of each member, which is uniform. No number is beyond 1.
+        For each number, the maximum of each member's noise, which is uniform. Numbers are between -1 and 1.
     vectors : int, default 0
         The number of vectors whose inner products are opened.
     length : int, default 0
-        Of each vector. No vector is longer than 1.
+        The number of entries of each vector. Its Euclidean norm is at most 1.
     product_noise : float, default 0.0
-        The largest noise of each member on each inner product.
+        The maximum of each member's noise on each inner product.
     """
 
     noises: tuple[float, ...] = ()
@@ -68,7 +69,7 @@ class Beside:
 
     @property
     def products(self) -> int:
-        """The number of inner products: of every two vectors, and of each with itself."""
+        """The number of inner products: one for every two vectors, and one of each with itself."""
         return self.vectors * (self.vectors + 1) // 2
 
     @property
@@ -84,24 +85,24 @@ class BlindSystem:
     Attributes
     ----------
     size : int
-        d, of H (d, d).
+        The number d of rows of the matrix H.
     problems : int
         The number of right-hand sides.
     scale : float
         A power of two that no entry of H or q exceeds.
     penalty : float
-        What is added to the diagonal of H.
+        The number that is added to the diagonal of H, except its last `free` entries.
     free : int
-        The number of last places of the diagonal that it is not added to.
+        The number of diagonal entries without penalty.
     is_told : bool, default False
-        Whether all sites learn the solutions; otherwise the coordinator and the two members that hold shares do.
+        Whether all sites learn the solutions. If not, the coordinator and the two members that hold shares learn them.
     dither : float, default 0.0
-        The standard deviation of normal noise on each entry of the right-hand sides, half of its variance by each of
-        these two members.
+        The standard deviation of normal noise on each entry of the right-hand sides. Each of these two members adds
+        half of the variance.
     free_dither : float, default 0.0
-        The same on the last places that have no penalty.
-    beside : Beside
-        Sums that are opened with the system.
+        The same for the last `free` entries.
+    sums : OpenedSums
+        The sums that are opened with the system; by default none.
     """
 
     size: int
@@ -112,7 +113,7 @@ class BlindSystem:
     is_told: bool = False
     dither: float = 0.0
     free_dither: float = 0.0
-    beside: Beside = field(default_factory=Beside)
+    sums: OpenedSums = field(default_factory=OpenedSums)
 
     @property
     def extended(self) -> int:
@@ -131,23 +132,23 @@ class BlindSystem:
 
     @property
     def entries(self) -> int:
-        """The number of entries of a site: those of the system, then numbers and vectors opened with it."""
-        return self.own + len(self.beside.noises) + self.beside.vectors * self.beside.length
+        """The number of entries of a site: those of the system, then its numbers and vectors of `sums`."""
+        return self.own + len(self.sums.noises) + self.sums.vectors * self.sums.length
 
     @property
     def opened(self) -> int:
-        """The number of entries that the coordinator learns: the extended masked matrix, and the sums with it."""
-        return self.triangle + self.beside.opened
+        """The number of entries that the coordinator learns: those of the extended masked matrix, and `sums`."""
+        return self.triangle + self.sums.opened
 
     @cached_property
     def numbers(self) -> ResidueNumbers:
-        """The primes."""
+        """The residue numbers of the system, large enough for all its products."""
         places = math.ceil(math.log2(self.extended))
         masked = FRACTION_BITS + 4 * MASK_BITS + 5 + places
         checked = FRACTION_BITS + STEP_BITS + CHECK_BITS + 2 * places + 1
         multiplied = 2 * _VECTOR_BITS + 4
-        bits = max(masked, checked, multiplied if self.beside.vectors else 0)
-        return ResidueNumbers.holding(bits, max(self.extended, self.beside.length))
+        bits = max(masked, checked, multiplied if self.sums.vectors else 0)
+        return ResidueNumbers.holding(bits, max(self.extended, self.sums.length))
 
     def encode(self, entries: FloatArray) -> FloatArray:
         """Return the residues (primes, 1, entries). Raises BoundExceeded for an entry beyond the scale."""
@@ -161,7 +162,7 @@ class BlindSystem:
 
     def _parts(self, entries: FloatArray) -> list[FloatArray]:
         """Return the entries of the system, of the numbers and of the vectors."""
-        return np.split(entries, [self.own, self.own + len(self.beside.noises)], axis=-1)
+        return np.split(entries, [self.own, self.own + len(self.sums.noises)], axis=-1)
 
     def matrix(self, entries: FloatArray) -> FloatArray:
         """Return the extended matrices (primes, d + K, d + K) of entries (primes, 1, entries)."""
@@ -169,30 +170,31 @@ class BlindSystem:
         full[:, self.size :, self.size :] = 0
         return full
 
-    def numbers_beside(self, entries: FloatArray) -> FloatArray:
+    def numbers_of(self, entries: FloatArray) -> FloatArray:
         """Return the numbers (primes, 1, count) among entries (primes, 1, entries)."""
         return self._parts(entries)[1]
 
-    def vectors_beside(self, entries: FloatArray) -> FloatArray:
+    def vectors_of(self, entries: FloatArray) -> FloatArray:
         """Return the vectors (primes, g, m) among entries (primes, 1, entries)."""
-        return self._parts(entries)[2].reshape(len(entries), self.beside.vectors, self.beside.length)
+        return self._parts(entries)[2].reshape(len(entries), self.sums.vectors, self.sums.length)
 
-    def noise_beside(self, uniform: FloatArray) -> FloatArray:
-        """Return a member's noise (primes, 1, opened) on what is beside, from numbers (opened,) between -1 and 1."""
-        count, beside = len(self.beside.noises), self.beside
-        of_numbers = self.numbers.encode((uniform[:count] * np.array(beside.noises))[None, :], FRACTION_BITS)
-        of_products = self.numbers.encode((uniform[count:] * beside.product_noise)[None, :], 2 * _VECTOR_BITS)
+    def encode_noise(self, uniform: FloatArray) -> FloatArray:
+        """Encode a member's noise on the sums as residues (primes, 1, opened), from numbers (opened,) between -1 and
+        1."""
+        count, sums = len(self.sums.noises), self.sums
+        of_numbers = self.numbers.encode((uniform[:count] * np.array(sums.noises))[None, :], FRACTION_BITS)
+        of_products = self.numbers.encode((uniform[count:] * sums.product_noise)[None, :], 2 * _VECTOR_BITS)
         return np.concatenate([of_numbers, of_products], axis=2)
 
-    def read_beside(self, opened: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return the numbers (count,) and the inner products (g, g) of residues (primes, 1, opened)."""
-        values, count, g = self.numbers.decode(opened)[0], len(self.beside.noises), self.beside.vectors
+    def read_sums(self, opened: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Decode residues (primes, 1, opened) as the numbers (count,) and the inner products (g, g)."""
+        values, count, g = self.numbers.decode(opened)[0], len(self.sums.noises), self.sums.vectors
         products = np.zeros((g, g))
         products[np.triu_indices(g)] = np.ldexp(values[count:], -2 * _VECTOR_BITS)
         return np.ldexp(values[:count], -FRACTION_BITS), products + np.triu(products, 1).T
 
     def is_solved(self, left: FloatArray, found: FloatArray) -> bool:
-        """Return whether residues (primes, 1, K) of r . (H x - q) are next to 0."""
+        """Return whether residues (primes, 1, K) of r . (H x - q) are close enough to 0."""
         numbers = np.ldexp(self.numbers.decode(left), -FRACTION_BITS - solution_bits(found)) * self.scale
         allowed = WRONG * self.size**2 * 2.0**CHECK_BITS * self.scale * float(np.linalg.norm(found))
         return bool(np.abs(numbers).max() <= allowed)
@@ -230,14 +232,22 @@ def bundles_of(systems: Sequence[BlindSystem]) -> list[list[BlindSystem]]:
 
 
 def _shape(system: BlindSystem) -> tuple[int, ...]:
-    """Return what the shapes of a system's messages follow from."""
-    beside = system.beside
-    return system.size, system.problems, system.is_told, len(beside.noises), beside.vectors, beside.length
+    """Return the parameters that determine the shapes of a system's messages."""
+    sums = system.sums
+    return system.size, system.problems, system.is_told, len(sums.noises), sums.vectors, sums.length
 
 
 @dataclass(frozen=True)
 class OwnMask:
-    """A member's mask: around H (d, d), and the factor of each right-hand side (K,); multiples of 2^-12, at most 2."""
+    """A member's mask, whose entries are multiples of 2^-12, at most 2.
+
+    Attributes
+    ----------
+    around : FloatArray of shape (d, d)
+        The matrix O in O H O^T.
+    factors : FloatArray of shape (K,)
+        The factor of each right-hand side.
+    """
 
     around: FloatArray
     factors: FloatArray
@@ -252,5 +262,5 @@ class OwnMask:
 
 
 def solution_bits(found: FloatArray) -> int:
-    """Return how many bits are behind the point of a solution in the check."""
+    """Return the number of fraction bits of a solution in the check."""
     return max(0, STEP_BITS - math.frexp(float(np.abs(found).max(initial=0.0)))[1])

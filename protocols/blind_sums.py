@@ -1,14 +1,14 @@
 """The sums that are opened with a blind system (`blind_system`): numbers, and inner products of vectors.
 
-The first member a holds R of each, and the second b holds T. A number is opened as the sum of its shares. For vectors
-R, T (g, m) the dealer gives a the seeds of U (g, m) and W (g, g), and b the seed of V (g, m) and U V^T - W. Then
-D = R - U goes to b, E = T - V to a, and
+The first member a holds a share R of each, and the second member b a share T. A number is opened as the sum of its
+shares. For vectors R, T (g, m) the dealer gives a the seeds of U (g, m) and W (g, g), and b the seed of V (g, m) and U
+V^T - W. Then D = R - U goes to b, E = T - V to a, and
 
     a:  R R^T + (W + U E^T) + its transpose
     b:  T T^T + (U V^T - W + D T^T) + its transpose
 
-add up to (R + T) (R + T)^T. Both add uniform noise of full size to their share of every number, so that none of the two
-can take it off, nor a coordinator that one of them is in league with.
+add up to (R + T) (R + T)^T. Both add uniform noise of full size to their share of every number. So
+neither of them can subtract all noise, nor can a coordinator that colludes with one of them.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from fedsvm.protocols.common_seed import SHAPE
 from fedsvm.protocols.side_by_side import Receive, Send, Steps
 
 
-def beside_of_first(
+def open_sums_as_first(
     channel: Channel, system: BlindSystem, dealer: str, other: str, entries: FloatArray
 ) -> Steps[FloatArray]:
-    """Return the first member's share (primes, 1, opened), given its share of the entries."""
-    numbers, beside = system.numbers, system.beside
-    share = system.numbers_beside(entries)
-    if beside.vectors:
-        own, square = system.vectors_beside(entries), (beside.vectors, beside.vectors)
+    """Return the first member's share (primes, 1, opened) of the sums, given its share (primes, 1, entries)."""
+    numbers, sums = system.numbers, system.sums
+    share = system.numbers_of(entries)
+    if sums.vectors:
+        own, square = system.vectors_of(entries), (sums.vectors, sums.vectors)
         seeds = yield Receive(dealer, (2, SHAPE[1]))
         around = numbers.uniform(channel.expand, seeds[:1], own.shape[1:])
         between = numbers.uniform(channel.expand, seeds[1:], square)
@@ -41,14 +41,14 @@ def beside_of_first(
     return _with_noise(channel, system, share)
 
 
-def beside_of_second(
+def open_sums_as_second(
     channel: Channel, system: BlindSystem, dealer: str, other: str, entries: FloatArray
 ) -> Steps[FloatArray]:
-    """Return the second member's share (primes, 1, opened), given its share of the entries."""
-    numbers, beside = system.numbers, system.beside
-    share = system.numbers_beside(entries)
-    if beside.vectors:
-        own, square = system.vectors_beside(entries), (beside.vectors, beside.vectors)
+    """Return the second member's share (primes, 1, opened) of the sums, given its share (primes, 1, entries)."""
+    numbers, sums = system.numbers, system.sums
+    share = system.numbers_of(entries)
+    if sums.vectors:
+        own, square = system.vectors_of(entries), (sums.vectors, sums.vectors)
         seed = yield Receive(dealer, SHAPE)
         between = numbers.unpack((yield Receive(dealer, (1, numbers.words(square)))), square)
         yield Send(other, numbers.pack(numbers.reduce(own - numbers.uniform(channel.expand, seed, own.shape[1:]))))
@@ -59,9 +59,9 @@ def beside_of_second(
 
 
 def deal_products(channel: Channel, system: BlindSystem, first: str, second: str) -> Steps[None]:
-    """Deal the correlated randomness of the inner products."""
-    numbers, beside = system.numbers, system.beside
-    shape, square = (beside.vectors, beside.length), (beside.vectors, beside.vectors)
+    """Deal the correlated randomness for the inner products to both members."""
+    numbers, sums = system.numbers, system.sums
+    shape, square = (sums.vectors, sums.length), (sums.vectors, sums.vectors)
     seeds = channel.random((3, SHAPE[1]))
     yield Send(first, seeds[:2])
     yield Send(second, seeds[2:])
@@ -72,29 +72,29 @@ def deal_products(channel: Channel, system: BlindSystem, first: str, second: str
 
 
 def _received_vectors(system: BlindSystem, sender: str) -> Steps[FloatArray]:
-    shape = (system.beside.vectors, system.beside.length)
+    shape = (system.sums.vectors, system.sums.length)
     return system.numbers.unpack((yield Receive(sender, (1, system.numbers.words(shape)))), shape)
 
 
 def _products(system: BlindSystem, own: FloatArray, cross: FloatArray) -> FloatArray:
-    """Return a share (primes, 1, products), from the member's share of the vectors and of the mixed products."""
+    """Return a share (primes, 1, products) from the member's shares of the vectors and of the mixed products."""
     numbers = system.numbers
     return upper(numbers.reduce(numbers.product(own, transpose(own)) + cross + transpose(cross)))
 
 
 def _with_noise(channel: Channel, system: BlindSystem, share: FloatArray) -> FloatArray:
-    if not system.beside.opened:
+    if not system.sums.opened:
         return share
-    return system.numbers.reduce(share + system.noise_beside(2 * uniform(channel, system.beside.opened) - 1))
+    return system.numbers.reduce(share + system.encode_noise(2 * uniform(channel, system.sums.opened) - 1))
 
 
 def uniform(channel: Channel, count: int) -> FloatArray:
-    """Return (count,) numbers in [0, 1) from the operating system's generator."""
+    """Draw uniform numbers (count,) in [0, 1) from the operating system's generator."""
     return np.asarray(np.ldexp((channel.random((1, count))[0] >> np.uint64(11)).astype(np.float64), -53))
 
 
 def normal(channel: Channel, count: int) -> FloatArray:
-    """Return (count,) standard normal numbers, by Box and Muller: two from two uniform ones."""
+    """Draw standard normal numbers (count,) by the Box-Muller method."""
     first, second = uniform(channel, 2 * -(-count // 2)).reshape(2, -1)
     radius, angle = np.sqrt(-2 * np.log1p(-first)), 2 * np.pi * second
     return np.concatenate([radius * np.cos(angle), radius * np.sin(angle)])[:count]

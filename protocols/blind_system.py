@@ -1,9 +1,8 @@
 """Linear systems over all sites, solved by a coordinator that sees them only behind two masks of different sites.
 
 H is the sum of all sites' symmetric matrices and a public diagonal, q the sum of their right-hand sides. Three sites
-are the committee: the first a, the second b and the dealer c. All sites draw them together, afresh in every attempt,
-and no site can choose them; or all have agreed on them before the run. Everything is an integer modulo several primes
-(`arithmetic.residue_numbers`).
+are the committee (`committee`): the first a, the second b and the dealer c. All sites draw it anew in every attempt, or
+agree on it before the run. All numbers are integers modulo several primes (`arithmetic.residue_numbers`).
 
     share   each site sends a seed of R_i to a, and puts H_i - R_i into the run's secure sum, which b opens.
             So a holds R = sum R_i, and b holds T = H - R.
@@ -21,23 +20,22 @@ and no site can choose them; or all have agreed on them before the run. Everythi
             x to the coordinator only if the number is next to 0, so that it learns A^T y of no other y. Or a sends x to
             all sites instead, and the coordinator learns no x.
 
-Several systems have masks of their own, and share the committee and the sum; small ones of one size also share messages
-(`bundles_of`). Normal noise of a and b may be added to q, and sums may be opened with a system (`blind_sums`).
+Several systems have separate masks, and share the committee and the sum. Small ones of equal size also share messages
+(`bundles_of`). The members a and b may add normal noise to q, and sums may be opened with a system (`blind_sums`).
 
-Cost: see `blind_systems_cost`. For each prime four products of matrices at each member.
+Cost: see `blind_systems_cost`. Each member computes four matrix products for each prime.
 
-Security. Against semi-honest parties. Each site alone sees uniform numbers, and the solution. The coordinator together
-with any one site sees M, the solution and that site's own data: H stays behind a mask of the other
-member. Each eigenvalue of M is one of H up to a factor of 4 for each mask. Any two of the committee learn H and q, and
-together with a coalition that opens the sum, the parts of single sites. A dealer or member that lies makes a wrong
-solution, which the check notices unless a or b lies in it too. There is no protection against a dealer or b that lies
-together with the coordinator: from a false matrix of the dealer it learns a part of a mask.
-Messages between sites are sealed by the channel's links; the coordinator forwards what it cannot read.
+Security. Against semi-honest parties. Each site alone sees uniform numbers and the solution. The coordinator together
+with any one site sees M, the solution and that site's own data: the other member's mask still hides H. Each eigenvalue
+of M is one of H up to a factor of 4 for each mask. Any two members of the committee learn H and q. Together with a
+coalition that opens the sum, they learn the parts of single sites. A dealer or member that lies causes a wrong
+solution, which the check notices unless a or b also lies in the check. There is no protection against a dealer or b
+that lies together with the coordinator: from a false matrix of the dealer the coordinator learns a part of a mask.
+Messages between sites are sealed for their receiver, so the coordinator cannot read those that it forwards.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -48,36 +46,24 @@ from fedsvm.federation.channel.interface import Channel
 from fedsvm.federation.errors import FederationError, PeerDropped, StepRefused
 from fedsvm.federation.transport.keys import COORDINATOR
 from fedsvm.protocols.arithmetic.residue_numbers import MAX_SUMMANDS, symmetric, transpose, upper
+from fedsvm.protocols.blind_masks import deal_masking, draw_mask, mask_other, mask_own
 from fedsvm.protocols.blind_parameters import (
     CHECK_BITS,
     FRACTION_BITS,
     MASK_BITS,
     STRETCH,
     BlindSystem,
-    OwnMask,
     bundles_of,
     solution_bits,
 )
-from fedsvm.protocols.blind_sums import beside_of_first, beside_of_second, deal_products, normal, uniform
+from fedsvm.protocols.blind_sums import deal_products, normal, open_sums_as_first, open_sums_as_second
+from fedsvm.protocols.committee import MIN_SITES, Committee, agreed_committee, draw_committee, receive_committee
 from fedsvm.protocols.common_seed import SHAPE
-from fedsvm.protocols.secret_order import secret_order
 from fedsvm.protocols.side_by_side import Receive, Send, Steps, side_by_side
 from fedsvm.protocols.sums.secure_sum import RESIDUE_BYTES, Cost, SecureSum
 
-MIN_SITES = 3
-"""The committee."""
-
 MAX_SITES = MAX_SUMMANDS
-"""The number of sites whose packed residues add up without a carry."""
-
-
-@dataclass(frozen=True)
-class _Committee:
-    """The three members: the first, the second and the dealer."""
-
-    first: str
-    second: str
-    dealer: str
+"""Maximum number of sites: so many packed residues add up without a carry."""
 
 
 # The site's part.
@@ -96,28 +82,29 @@ def contribute_to_systems(
     ----------
     channel : Channel
     total : SecureSum
-        The run's.
+        The run's secure sum.
     systems : sequence of BlindSystem
-        Each has masks of its own.
+        The systems to solve.
     entries : sequence of float64 arrays of shape (entries,)
-        The site's own of each system: the upper triangle of its matrix, its right-hand sides, and the numbers and
-        vectors opened with it.
+        The site's part of each system: the upper triangle of its matrix, its right-hand sides, and its numbers and
+        vectors of `BlindSystem.sums`.
     members : sequence of str, default ()
-        The committee that all sites agreed on: first, second and dealer. Without it they draw one.
+        The committee that all sites agreed on: first, second and dealer. By default the sites draw one.
 
     Returns
     -------
     list of FloatArray of shape (problems, size), or None
-        The solutions of each system, at the members that hold shares, or at every site that is told.
+        The solutions of each system, at the members that hold shares, and at every site if all sites learn them.
 
     Raises
     ------
     StepRefused
-        Before anything is sent, for too few or too many sites, and for a member that does not take part.
+        There are too few or too many sites, or an agreed member does not take part. Nothing was sent. Also if another
+        party sent false numbers; no solution was opened then.
     BoundExceeded
-        Before anything is sent, for entries beyond the scale.
+        An entry is beyond the scale. Nothing was sent.
     PeerDropped
-        Where a site is missing in the sum; nothing was opened.
+        A site is missing in the sum. Nothing was opened.
     """
     if not MIN_SITES <= len(channel.sites) <= MAX_SITES:
         raise StepRefused(
@@ -125,7 +112,7 @@ def contribute_to_systems(
             "sites, or with another masking"
         )
     encoded = [system.encode(own) for system, own in zip(systems, entries, strict=True)]
-    committee = _agreed_committee(members, channel.sites) if members else _drawn_committee(channel)
+    committee = agreed_committee(members, channel.sites) if members else draw_committee(channel)
     seeds = channel.random((len(systems), SHAPE[1]))
     words = [np.ones((1, 1), dtype=np.uint64)]
     for system, own, seed in zip(systems, encoded, seeds, strict=True):
@@ -149,8 +136,8 @@ def contribute_to_systems(
 def _serve(
     channel: Channel,
     systems: Sequence[BlindSystem],
-    committee: _Committee,
-    serve: Callable[[Channel, BlindSystem, _Committee, FloatArray], Steps[FloatArray]],
+    committee: Committee,
+    serve: Callable[[Channel, BlindSystem, Committee, FloatArray], Steps[FloatArray]],
     shares: Sequence[FloatArray],
 ) -> list[FloatArray]:
     """Return the solutions at a member that holds a share of each system."""
@@ -160,12 +147,12 @@ def _serve(
     return found
 
 
-def _serve_outside(channel: Channel, system: BlindSystem, committee: _Committee) -> Steps[FloatArray | None]:
-    """Deal, where this site is the dealer, and return the solutions if all sites are told."""
+def _serve_outside(channel: Channel, system: BlindSystem, committee: Committee) -> Steps[FloatArray | None]:
+    """Deal if this site is the dealer, and return the solutions if all sites learn them."""
     if channel.me == committee.dealer:
         for owner, other in ((committee.first, committee.second), (committee.second, committee.first)):
-            yield from _deal(channel, system, owner, other)
-        if system.beside.vectors:
+            yield from deal_masking(channel, system, owner, other)
+        if system.sums.vectors:
             yield from deal_products(channel, system, committee.first, committee.second)
     if not system.is_told:
         return None
@@ -193,64 +180,18 @@ def _shares_of_second(channel: Channel, systems: Sequence[BlindSystem], opened: 
     return [system.numbers.unpack(part, (1, system.entries)) for system, part in zip(systems, words, strict=True)]
 
 
-def _agreed_committee(members: Sequence[str], sites: Sequence[str]) -> _Committee:
-    """Return the committee of three named sites. Raises StepRefused where one does not take part."""
-    if missing := [site for site in members if site not in sites]:
-        raise StepRefused(
-            f"{', '.join(missing)} of the committee that the terms name does not take part; run again with all of "
-            f"{', '.join(members)}, or with others in protocol.committee"
-        )
-    return _Committee(*members)
-
-
-def _drawn_committee(channel: Channel) -> _Committee:
-    """Draw the committee together: each site commits to 256 bits, then shows them. The first site tells the
-    coordinator."""
-    own = channel.random(SHAPE)
-    commitments = _all_of(channel, _digest(own))
-    shown = _all_of(channel, own)
-    if any((_digest(each[None, :]) != kept).any() for each, kept in zip(shown, commitments, strict=True)):
-        raise StepRefused("a site shows other random bits than it committed itself to")
-    chosen = secret_order(np.bitwise_xor.reduce(shown, axis=0)[None, :], "committee", len(channel.sites))[:MIN_SITES]
-    if channel.me == channel.sites[0]:
-        channel.send(COORDINATOR, chosen.astype(np.uint64)[None, :])
-    return _Committee(*(channel.sites[place] for place in chosen))
-
-
-def _digest(shown: Residues) -> Residues:
-    return np.frombuffer(hashlib.sha256(shown.tobytes()).digest(), dtype=np.uint64)[None, :]
-
-
-def _all_of(channel: Channel, own: Residues) -> Residues:
-    """Return (n, 4) every site's array (1, 4): the first site collects them, and sends all to each other site.
-
-    That takes two hops; round a ring it would take 2 (n - 1).
-    """
-    (first, *others), place = channel.sites, channel.sites.index(channel.me)
-    if channel.me == first:
-        table = np.concatenate([own, *(channel.receive(site, own.shape) for site in others)])
-        for site in others:
-            channel.send(site, table)
-        return table
-    channel.send(first, own)
-    table = channel.receive(first, (len(channel.sites), own.shape[1]))
-    if (table[place] != own[0]).any():
-        raise StepRefused("another site changed the random bits that this one contributes to the committee")
-    return table
-
-
 def _serve_as_first(
-    channel: Channel, system: BlindSystem, committee: _Committee, entries: FloatArray
+    channel: Channel, system: BlindSystem, committee: Committee, entries: FloatArray
 ) -> Steps[FloatArray]:
     second = committee.second
     held = system.numbers.reduce(system.add_penalty(_add_dither(channel, system, system.matrix(entries))))
-    mask = _drawn_mask(channel, system, STRETCH)
-    share = yield from _mask_own(channel, system, committee.dealer, second, mask, held)
-    share = yield from _mask_other(channel, system, committee.dealer, second, share)
-    beside = yield from beside_of_first(channel, system, committee.dealer, second, entries)
+    mask = draw_mask(channel, system, STRETCH)
+    share = yield from mask_own(channel, system, committee.dealer, second, mask, held)
+    share = yield from mask_other(channel, system, committee.dealer, second, share)
+    sums = yield from open_sums_as_first(channel, system, committee.dealer, second, entries)
     secrets = channel.random((2, SHAPE[1]))
     yield Send(second, secrets)
-    yield from _open(channel, system, np.concatenate([upper(share), beside], axis=2), secrets[0], 1)
+    yield from _open(channel, system, np.concatenate([upper(share), sums], axis=2), secrets[0], 1)
     turned = yield Receive(second, (system.size, system.problems), np.float64)
     found = mask.around.T @ turned / mask.factors
     yield Send(second, found)
@@ -264,16 +205,16 @@ def _serve_as_first(
 
 
 def _serve_as_second(
-    channel: Channel, system: BlindSystem, committee: _Committee, entries: FloatArray
+    channel: Channel, system: BlindSystem, committee: Committee, entries: FloatArray
 ) -> Steps[FloatArray]:
     first = committee.first
     held = system.numbers.reduce(_add_dither(channel, system, system.matrix(entries)))
-    mask = _drawn_mask(channel, system, 1.0)
-    share = yield from _mask_other(channel, system, committee.dealer, first, held)
-    share = yield from _mask_own(channel, system, committee.dealer, first, mask, share)
-    beside = yield from beside_of_second(channel, system, committee.dealer, first, entries)
+    mask = draw_mask(channel, system, 1.0)
+    share = yield from mask_other(channel, system, committee.dealer, first, held)
+    share = yield from mask_own(channel, system, committee.dealer, first, mask, share)
+    sums = yield from open_sums_as_second(channel, system, committee.dealer, first, entries)
     secrets = yield Receive(first, (2, SHAPE[1]))
-    yield from _open(channel, system, np.concatenate([upper(share), beside], axis=2), secrets[0], -1)
+    yield from _open(channel, system, np.concatenate([upper(share), sums], axis=2), secrets[0], -1)
     solution = yield Receive(COORDINATOR, (system.size, system.problems), np.float64)
     yield Send(first, mask.around.T @ solution)
     found = yield Receive(first, (system.size, system.problems), np.float64)
@@ -295,63 +236,8 @@ def _add_dither(channel: Channel, system: BlindSystem, full: FloatArray) -> Floa
     return full
 
 
-def _mask_own(
-    channel: Channel, system: BlindSystem, dealer: str, other: str, mask: OwnMask, share: FloatArray
-) -> Steps[FloatArray]:
-    """Return the owner's share of O H O^T, given its share of H and its mask O."""
-    numbers, square, secret = system.numbers, (system.extended, system.extended), mask.residues(system)
-    seeds = yield Receive(dealer, (3, SHAPE[1]))
-    around, product = (numbers.uniform(channel.expand, seed, square) for seed in seeds[:2])
-    twice = numbers.uniform_symmetric(channel.expand, seeds[2], system.extended)
-    hidden = numbers.reduce(secret - around)
-    yield Send(other, numbers.pack(hidden))
-    theirs = yield from _received_symmetric(system, other)
-    # with Z = R + E: O Z O^T + Q O^T + O Q^T = (C + C^T) / 2 with C = (O Z + 2 Q) O^T, by two products of matrices
-    turned = np.matmul(secret, numbers.reduce(share + theirs))
-    turned += 2 * product
-    cross = numbers.product(numbers.reduce(turned), transpose(secret))
-    return numbers.reduce(numbers.symmetric_part(cross) + twice)
-
-
-def _mask_other(channel: Channel, system: BlindSystem, dealer: str, owner: str, share: FloatArray) -> Steps[FloatArray]:
-    """Return the other member's share of O H O^T, given its share of H."""
-    numbers, square = system.numbers, (system.extended, system.extended)
-    shape = (1, numbers.words(square))
-    seed = yield Receive(dealer, SHAPE)
-    around = numbers.uniform_symmetric(channel.expand, seed, system.extended)
-    yield Send(owner, numbers.pack(upper(numbers.reduce(share - around))))
-    twice = yield from _received_symmetric(system, dealer)
-    product = numbers.unpack((yield Receive(dealer, shape)), square)
-    hidden = numbers.unpack((yield Receive(owner, shape)), square)
-    turned = np.matmul(hidden, around)
-    turned += 2 * product
-    cross = numbers.product(numbers.reduce(turned), transpose(hidden))
-    return numbers.reduce(numbers.symmetric_part(cross) + twice)
-
-
-def _deal(channel: Channel, system: BlindSystem, owner: str, other: str) -> Steps[None]:
-    """Deal the correlated randomness of one mask, drawn for it alone."""
-    numbers, square = system.numbers, (system.extended, system.extended)
-    seeds = channel.random((4, SHAPE[1]))
-    yield Send(owner, seeds[:3])
-    yield Send(other, seeds[3:])
-    around, product = (numbers.uniform(channel.expand, seed, square) for seed in seeds[:2])
-    twice, between = (numbers.uniform_symmetric(channel.expand, seed, system.extended) for seed in seeds[2:])
-    rest = numbers.reduce(np.matmul(around, between) - product)
-    both = numbers.symmetric_part(numbers.product(rest - product, transpose(around)))
-    yield Send(other, numbers.pack(upper(numbers.reduce(both - twice))))
-    yield Send(other, numbers.pack(rest))
-
-
-def _received_symmetric(system: BlindSystem, sender: str) -> Steps[FloatArray]:
-    """Return a symmetric matrix of residues, which comes as its upper triangle."""
-    shape = (1, system.triangle)
-    words = yield Receive(sender, (1, system.numbers.words(shape)))
-    return symmetric(system.numbers.unpack(words, shape), system.extended)
-
-
 def _open(channel: Channel, system: BlindSystem, share: FloatArray, seed: Residues, sign: int) -> Steps[None]:
-    """Send the coordinator a share, which tells it no more than the sum of both members' shares."""
+    """Send the coordinator a share, masked so that it learns the sum of both members' shares only."""
     uniform = system.numbers.uniform(channel.expand, seed, share.shape[1:])
     channel.note_opening()
     yield Send(COORDINATOR, system.numbers.pack(system.numbers.reduce(share + sign * uniform)))
@@ -380,35 +266,21 @@ def _residual(channel: Channel, system: BlindSystem, held: FloatArray, found: Fl
     return numbers.product(weights, numbers.reduce(products - right_hand_sides))
 
 
-def _drawn_mask(channel: Channel, system: BlindSystem, widest: float) -> OwnMask:
-    """Draw a mask Q S, and factors of the right-hand sides up to `widest`; S on the other side would show itself."""
-    d, k = system.size, system.problems
-    drawn = normal(channel, d * d).reshape(d, d)
-    rest = uniform(channel, d + k)
-    q, r = np.linalg.qr(drawn)
-    around = q * np.copysign(1.0, np.diagonal(r)) * STRETCH ** (2 * rest[:d] - 1)
-    return OwnMask(_round(around), _round(widest ** (2 * rest[d:] - 1)))
-
-
-def _round(values: FloatArray) -> FloatArray:
-    return np.asarray(np.ldexp(np.rint(np.ldexp(values, MASK_BITS)), -MASK_BITS))
-
-
 # The coordinator's part.
 
 
 @dataclass(frozen=True)
 class BlindSolution:
-    """The view that the coordinator has of a system.
+    """The coordinator's result for a system.
 
     Attributes
     ----------
     found : FloatArray of shape (problems, size)
-        The solutions; behind the masks where the sites are told them.
+        The solutions. If all sites learn them, the coordinator has only the masked ones.
     trace : float
-        Of the matrix behind the masks.
+        The trace of the masked matrix.
     decrements : FloatArray of shape (problems,)
-        q . H^-1 q of each right-hand side q with its noise, times the square of its factor, up to STRETCH.
+        q . H^-1 q for each right-hand side q with its noise, times the square of its factor, which is at most STRETCH.
     numbers, products : FloatArray of shape (count,) and (g, g)
         The sums opened with the system, with noise.
     """
@@ -429,10 +301,10 @@ def solve_blind_systems(
     ----------
     channel : Channel
     total : SecureSum
-        The run's.
+        The run's secure sum.
     systems : sequence of BlindSystem
     members : sequence of str, default ()
-        The committee that all sites agreed on. Without it the first site sends the one that they drew.
+        The committee that all sites agreed on. By default the first site sends the one that they drew.
 
     Returns
     -------
@@ -441,9 +313,9 @@ def solve_blind_systems(
     Raises
     ------
     FederationError
-        For a singular system, and for members that open different solutions.
+        A system is singular, or the members open different solutions.
     """
-    committee = _agreed_committee(members, channel.sites) if members else _received_committee(channel)
+    committee = agreed_committee(members, channel.sites) if members else receive_committee(channel)
     total.forward(channel, (1, _summed_words(systems)), committee.second)
     return [
         each
@@ -452,15 +324,7 @@ def solve_blind_systems(
     ]
 
 
-def _received_committee(channel: Channel) -> _Committee:
-    sites = channel.sites
-    places = [int(place) for place in channel.receive(sites[0], (1, MIN_SITES))[0]]
-    if len(set(places)) < MIN_SITES or max(places) >= len(sites):
-        raise FederationError(f"A committee must be {MIN_SITES} of {len(sites)} sites, got places {places}; run again.")
-    return _Committee(*(sites[place] for place in places))
-
-
-def _solve(system: BlindSystem, committee: _Committee) -> Steps[BlindSolution]:
+def _solve(system: BlindSystem, committee: Committee) -> Steps[BlindSolution]:
     numbers, d = system.numbers, system.size
     shape = (1, system.opened)
     opened = numbers.unpack((yield Receive(committee.first, (1, numbers.words(shape)))), shape)
@@ -482,8 +346,8 @@ def _solve(system: BlindSystem, committee: _Committee) -> Steps[BlindSolution]:
             raise FederationError(
                 f"{committee.first} and {committee.second} opened different solutions of a blind system; run again."
             )
-    trace, beside = float(np.trace(masked[:d, :d])), system.read_beside(opened[:, :, system.triangle :])
-    return BlindSolution(np.asarray(solution.T, dtype=np.float64), trace, decrements, *beside)
+    trace, sums = float(np.trace(masked[:d, :d])), system.read_sums(opened[:, :, system.triangle :])
+    return BlindSolution(np.asarray(solution.T, dtype=np.float64), trace, decrements, *sums)
 
 
 def _summed_words(systems: Sequence[BlindSystem]) -> int:
@@ -491,18 +355,18 @@ def _summed_words(systems: Sequence[BlindSystem]) -> int:
 
 
 def blind_systems_cost(total: SecureSum, sites: int, systems: Sequence[BlindSystem], *, is_drawn: bool = True) -> Cost:
-    """Return the cost of systems: the draw of the committee, seeds, one sum, two masks, and what is opened.
+    """Return the cost of a round: the draw of the committee, seeds, one sum, two masks, and the opened values.
 
-    Hops are an upper bound, since they depend on who is drawn.
+    The number of hops is an upper bound, since it depends on which sites are drawn.
 
     Parameters
     ----------
     total : SecureSum
-        The run's.
+        The run's secure sum.
     sites : int
     systems : sequence of BlindSystem
     is_drawn : bool, default True
-        False if all sites agreed on the committee before.
+        False if all sites agreed on the committee before the run.
 
     Returns
     -------
@@ -518,19 +382,20 @@ def blind_systems_cost(total: SecureSum, sites: int, systems: Sequence[BlindSyst
         + _summed_words(systems)
     )
     for bundle in bundles_of(systems):
-        told, is_beside = (sites - 2 if bundle[0].is_told else 2), bundle[0].beside.vectors > 0
-        messages, hops = messages + 2 * 6 + 1 + 2 + 5 + told + 5 * is_beside, hops + 11 + 2 * is_beside
+        told, has_products = (sites - 2 if bundle[0].is_told else 2), bundle[0].sums.vectors > 0
+        messages, hops = messages + 2 * 6 + 1 + 2 + 5 + told + 5 * has_products, hops + 11 + 2 * has_products
         words += sum(_words_after_sum(system, told) for system in bundle)
     return Cost(messages=messages, hops=hops, payload_bytes=summed.payload_bytes + words * RESIDUE_BYTES)
 
 
 def _words_after_sum(system: BlindSystem, told: int) -> int:
-    """Return how many words are sent for one system after the sum. told: by how many messages the solution is told."""
-    numbers, beside, e = system.numbers, system.beside, system.extended
+    """Return the number of words that are sent for one system after the sum. told: the number of messages with the
+    solution."""
+    numbers, sums, e = system.numbers, system.sums, system.extended
     square, triangle = numbers.words((e, e)), numbers.words((1, system.triangle))
     words = (2 * 4 + 2) * SHAPE[1] + 4 * square + 4 * triangle + 2 * numbers.words((1, system.opened))
     words += 2 * numbers.words((1, system.problems)) + (3 + told) * system.size * system.problems
-    if beside.vectors:
-        vectors, products = numbers.words((beside.vectors, beside.length)), numbers.words((beside.vectors,) * 2)
+    if sums.vectors:
+        vectors, products = numbers.words((sums.vectors, sums.length)), numbers.words((sums.vectors,) * 2)
         words += 3 * SHAPE[1] + 2 * vectors + products
     return words

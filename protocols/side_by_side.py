@@ -1,7 +1,7 @@
-"""Several executions of one protocol side by side, whose messages of each step travel as one.
+"""Several executions of one protocol side by side, which share their messages.
 
-A protocol is a generator that yields each `Send` and `Receive` in order, and is sent what it receives. All executions
-take the same steps with arrays of the same shapes, so that a step of k of them costs one message in place of k.
+A protocol is a generator that yields each `Send` and `Receive` in order; a `Receive` returns the array. All executions
+take the same steps with arrays of equal shapes, so k executions of a step cost one message instead of k.
 """
 
 from __future__ import annotations
@@ -40,18 +40,18 @@ Steps = Generator[Send | Receive, Any, T]
 
 
 def side_by_side(channel: Channel, executions: Sequence[Steps[T]]) -> list[T]:
-    """Run a party's part in all executions, at least one.
+    """Run a party's part in all executions. The arrays of a message are joined along their rows.
 
     Parameters
     ----------
     channel : Channel
     executions : sequence of generator
-        The same steps with the same peers and shapes.
+        At least one, all with the same steps, peers and shapes.
 
     Returns
     -------
     list
-        The value that each returns. Arrays of a message are joined along their rows.
+        The value that each execution returns.
     """
     values: list[T] = []
     arrived: Sequence[Any] = [None] * len(executions)
@@ -68,7 +68,7 @@ def side_by_side(channel: Channel, executions: Sequence[Steps[T]]) -> list[T]:
 
 
 def _take(channel: Channel, steps: Sequence[Send | Receive]) -> Sequence[Any]:
-    """Take the same step of all executions, and return what each receives."""
+    """Take the same step of all executions, and return the array that each receives, or None for each."""
     step, count = steps[0], len(steps)
     if isinstance(step, Receive):
         rows, columns = step.shape

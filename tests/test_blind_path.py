@@ -86,20 +86,20 @@ def test_it_takes_few_rounds() -> None:
 
 def test_each_number_that_certifies_has_noise(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first objective is C n, which everybody knows: it is opened within the noise of two members."""
-    read, opened = BlindSystem.read_beside, list[tuple[FloatArray, BlindSystem]]()
+    read, opened = BlindSystem.read_sums, list[tuple[FloatArray, BlindSystem]]()
 
     def watched(system: BlindSystem, residues: FloatArray) -> tuple[FloatArray, FloatArray]:
         numbers, products = read(system, residues)
         opened.append((numbers, system))
         return numbers, products
 
-    monkeypatch.setattr(BlindSystem, "read_beside", watched)
+    monkeypatch.setattr(BlindSystem, "read_sums", watched)
     train(random_problem(2), masking="committee", noise=0.1, sites=3)
     for _, system in opened:
-        assert min(system.beside.noises[:3]) > 0
-        assert min(system.beside.product_noise, system.dither, system.free_dither) > 0
+        assert min(system.sums.noises[:3]) > 0
+        assert min(system.sums.product_noise, system.dither, system.free_dither) > 0
     numbers, system = opened[0]
-    known = system.beside.noises[0] / blind_path._NOISE
+    known = system.sums.noises[0] / blind_path._NOISE
     assert 0 < abs(numbers[0] / known - 1) <= 2 * blind_path._NOISE
 
 
@@ -124,17 +124,17 @@ class _Mortal(InProcessFederation):
 
 
 _PHASES = [
-    "_drawn_committee",
+    "draw_committee",
     "_shares_of_first",
     "_shares_of_second",
-    "_drawn_mask",
-    "_mask_own",
-    "_mask_other",
-    "beside_of_first",
-    "beside_of_second",
+    "draw_mask",
+    "mask_own",
+    "mask_other",
+    "open_sums_as_first",
+    "open_sums_as_second",
     "_open",
     "_check_solution",
-    "_deal",
+    "deal_masking",
     "deal_products",
 ]
 

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from inspect import isgeneratorfunction
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -18,11 +19,11 @@ from fedsvm.federation.channel.memory import InMemoryNetwork, MemoryChannel
 from fedsvm.federation.channel.transcript import DREW, RECEIVED, SENT, TranscriptEntry
 from fedsvm.federation.errors import BoundExceeded, FederationError, RoundAborted, StepRefused, Transient
 from fedsvm.federation.transport.keys import COORDINATOR
-from fedsvm.protocols import blind_parameters, blind_system
+from fedsvm.protocols import blind_masks, blind_parameters, blind_system, committee
 from fedsvm.protocols.analysis.blind_views import opened_sums, systems_of_pair, told_solutions
 from fedsvm.protocols.analysis.execution import Execution, site_names
 from fedsvm.protocols.arithmetic.residue_numbers import upper
-from fedsvm.protocols.blind_parameters import Beside, BlindSystem, bundles_of
+from fedsvm.protocols.blind_parameters import BlindSystem, OpenedSums, bundles_of
 from fedsvm.protocols.blind_system import (
     BlindSolution,
     blind_systems_cost,
@@ -121,13 +122,13 @@ def test_the_solution_is_that_of_the_system_at_the_cost_of_the_formula(
 @pytest.mark.parametrize("condition", [1e2, 1e8, 1e12])
 def test_the_opened_system_is_masked_exactly(condition: float, monkeypatch: pytest.MonkeyPatch) -> None:
     posed, masks = Posed.random(3, 6, 2, condition, seed=1), {}
-    drawn = blind_system._drawn_mask
+    drawn = blind_masks.draw_mask
 
     def noted(channel: Channel, system: BlindSystem, widest: float) -> Any:
         masks[channel.me] = drawn(channel, system, widest)
         return masks[channel.me]
 
-    monkeypatch.setattr(blind_system, "_drawn_mask", noted)
+    monkeypatch.setattr(blind_system, "draw_mask", noted)
     found, network = solved(posed)
     first, second, _ = committee_of(network)
     system, numbers = posed.system, posed.system.numbers
@@ -151,7 +152,7 @@ def test_the_opened_system_is_masked_exactly(condition: float, monkeypatch: pyte
 
 def test_masks_stretch_and_are_no_rotations() -> None:
     (mask,) = InMemoryNetwork(("site-1",)).run(
-        {"site-1": lambda channel: blind_system._drawn_mask(channel, BlindSystem(40, 3, 1.0, 0.0, 0), 2.0)}
+        {"site-1": lambda channel: blind_masks.draw_mask(channel, BlindSystem(40, 3, 1.0, 0.0, 0), 2.0)}
     ).values()  # fmt: skip
     singular = np.linalg.svd(mask.around, compute_uv=False)
     assert 0.49 < singular[-1] < singular[0] < 2.01
@@ -197,9 +198,9 @@ class Told:
     ) -> Told:
         posed = [Posed.random(sites, 4, seed=3 + place) for place in range(count)]
         random = np.random.default_rng(7)
-        beside = Beside((noise, 0.0), 2, 3, noise)
+        sums = OpenedSums((noise, 0.0), 2, 3, noise)
         for each in posed:
-            each.system = replace(each.system, is_told=True, dither=dither, beside=beside)
+            each.system = replace(each.system, is_told=True, dither=dither, sums=sums)
             for name, own in each.entries.items():
                 each.entries[name] = np.append(own, random.uniform(-1, 1, 8) / sites)
         systems, network = [each.system for each in posed], InMemoryNetwork(site_names(sites))
@@ -212,7 +213,7 @@ class Told:
         values = network.run(parties)
         return cls(posed, network, values[COORDINATOR], {site: values[site] for site in network.sites})
 
-    def beside(self, place: int) -> tuple[FloatArray, FloatArray]:
+    def opened_with(self, place: int) -> tuple[FloatArray, FloatArray]:
         """The numbers and the inner products, without noise."""
         posed = self.posed[place]
         rest = np.sum([own[posed.system.own :] for own in posed.entries.values()], axis=0)
@@ -227,7 +228,7 @@ def test_all_sites_are_told_the_solution_of_every_system(sites: int, count: int)
     for place, posed in enumerate(told.posed):
         for found in told.found.values():
             np.testing.assert_allclose(found[place], posed.solution, rtol=1e-7, atol=1e-9)
-        numbers, products = told.beside(place)
+        numbers, products = told.opened_with(place)
         np.testing.assert_allclose(told.opened[place].numbers, numbers, atol=1e-15)
         np.testing.assert_allclose(told.opened[place].products, products, atol=1e-14)
     cost, stated = Execution({}, None, told.network).cost, blind_systems_cost(RING, sites, systems)
@@ -240,7 +241,7 @@ def test_all_sites_are_told_the_solution_of_every_system(sites: int, count: int)
 
 def test_noise_of_both_members_is_on_what_is_opened_and_on_right_hand_sides() -> None:
     told = Told.solved(4, noise=0.25, dither=0.5)
-    numbers, products = told.beside(0)
+    numbers, products = told.opened_with(0)
     off = np.append(told.opened[0].numbers - numbers, (told.opened[0].products - products)[np.triu_indices(2)])
     assert off[1] == pytest.approx(0.0, abs=1e-15)
     assert (off[[0, 2, 3, 4]] != 0).all()
@@ -294,7 +295,7 @@ def test_systems_in_several_bundles_are_solved_and_two_members_learn_each(
     for place, posed in enumerate(told.posed):
         np.testing.assert_allclose(seen[place].T, posed.solution, rtol=1e-7, atol=1e-9)
         np.testing.assert_allclose(found[place][:4, :4], posed.whole, rtol=1e-8, atol=1e-8)
-        np.testing.assert_allclose(opened[place][0], told.beside(place)[0], atol=1e-14)
+        np.testing.assert_allclose(opened[place][0], told.opened_with(place)[0], atol=1e-14)
     cost, stated = Execution({}, None, told.network).cost, blind_systems_cost(RING, 5, systems)
     assert (cost.messages, cost.payload_bytes) == (stated.messages, stated.payload_bytes)
 
@@ -368,17 +369,27 @@ def test_every_site_has_a_say_in_who_the_committee_is() -> None:
 
 
 def test_a_site_that_shows_other_bits_than_it_committed_to_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    posed, digest = Posed.random(4, 2), blind_system._digest
+    posed, digest = Posed.random(4, 2), committee._digest
     calls = iter(range(10**6))
-    monkeypatch.setattr(blind_system, "_digest", lambda shown: digest(shown) ^ np.uint64(next(calls) == 0))
+    monkeypatch.setattr(committee, "_digest", lambda shown: digest(shown) ^ np.uint64(next(calls) == 0))
     with pytest.raises(StepRefused, match="other random bits than it committed itself to"):
         solved(posed)
 
 
-@pytest.mark.parametrize("where", ["_mask_own", "_mask_other", "_received_symmetric", "_residual"])
-def test_a_false_share_of_a_member_or_the_dealer_is_noticed(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("module", "where"),
+    [
+        (blind_system, "mask_own"),
+        (blind_system, "mask_other"),
+        (blind_masks, "_received_symmetric"),
+        (blind_system, "_residual"),
+    ],
+)
+def test_a_false_share_of_a_member_or_the_dealer_is_noticed(
+    module: ModuleType, where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """One residue is off by one: the members open no solution."""
-    real = getattr(blind_system, where)
+    real = getattr(module, where)
 
     def one_off(share: FloatArray) -> FloatArray:
         found = share.copy()
@@ -389,7 +400,7 @@ def test_a_false_share_of_a_member_or_the_dealer_is_noticed(where: str, monkeypa
         return one_off((yield from real(*arguments)))
 
     monkeypatch.setattr(
-        blind_system, where, spoilt if isgeneratorfunction(real) else lambda *arguments: one_off(real(*arguments))
+        module, where, spoilt if isgeneratorfunction(real) else lambda *arguments: one_off(real(*arguments))
     )
     network = InMemoryNetwork(site_names(4))
     with pytest.raises(StepRefused, match="sent false numbers"):

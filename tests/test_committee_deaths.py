@@ -16,7 +16,7 @@ from tests.conftest import long_but_for
 from tests.mortal_site_process import DEATH
 from tests.test_secrecy import cards
 
-PHASES = ("_mask_own", "_deal")
+PHASES = ("mask_own", "deal_masking")
 """Steps of the protocol, of a member and of the dealer."""
 
 RFE = """
@@ -58,7 +58,7 @@ def check_receipts(folder: Path, victim: str) -> None:
     assert not compare(first, lost).differences
 
 
-@pytest.mark.parametrize("phase", long_but_for(PHASES, "_mask_own"))
+@pytest.mark.parametrize("phase", long_but_for(PHASES, "mask_own"))
 def test_columns_are_chosen_by_the_sites_that_are_left(
     phase: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from fedsvm.federation.errors import DeadlineExpired, FederationError, LaunchError
+from fedsvm.federation.hosts.invitations import Invitations
 from fedsvm.federation.hosts.listening_endpoint import Call
 from fedsvm.federation.hosts.messages import PROTOCOL_VERSION, Begin, Declined, Join, Ready
+from fedsvm.federation.hosts.registered_sites import RegisteredSites
 from fedsvm.federation.hosts.registration import Quorum, SiteRegistration
 from fedsvm.federation.transport.deadline import Deadline
 from fedsvm.federation.transport.keys import COORDINATOR, KEY_BYTES, Party, Roster
@@ -94,34 +96,38 @@ def said() -> list[str]:
 
 
 @pytest.fixture
-def begun(endpoint: RecordingEndpoint, said: list[str]) -> SiteRegistration:
-    """Return a registration whose three sites take part in a run."""
+def begun(endpoint: RecordingEndpoint, said: list[str]) -> RegisteredSites:
+    """Return three sites that take part in a run."""
     registration = registered(endpoint, said)
     for site in NAMES:
         endpoint.joins(site)
         endpoint.answers(site, ready())
-    registration.wait(Deadline(1), Quorum(3, 3, is_chosen=False), "1s")
+    sites = registration.wait(Deadline(1), Quorum(3, 3, is_chosen=False), "1s")
     endpoint.sent.clear()
-    return registration
+    return sites
 
 
 def registered(endpoint: RecordingEndpoint, said: list[str]) -> SiteRegistration:
-    return SiteRegistration(endpoint, bytes(8), OfferedTerms(), "1", said.append)  # type: ignore[arg-type]
+    return SiteRegistration(invited(endpoint, said))
+
+
+def invited(endpoint: RecordingEndpoint, said: list[str]) -> Invitations:
+    return Invitations(endpoint, bytes(8), OfferedTerms(), "1", said.append)  # type: ignore[arg-type]
 
 
 def test_answer_of_a_site_in_the_middle_of_a_run_is_refused(
-    endpoint: RecordingEndpoint, begun: SiteRegistration
+    endpoint: RecordingEndpoint, begun: RegisteredSites
 ) -> None:
-    before = dict(begun.ready_sites)
+    before = begun.joined
     endpoint.answers("north", ready("years", key=9))
     endpoint.answers("east", Declined("no", by_policy=True))
-    assert begun.ready_sites == before
+    assert begun.joined == before
     assert endpoint.sent == []
     assert endpoint.refused["an answer without an offer"] == 2
 
 
 def test_restarted_site_is_taken_back_once_with_its_new_keys(
-    endpoint: RecordingEndpoint, begun: SiteRegistration
+    endpoint: RecordingEndpoint, begun: RegisteredSites
 ) -> None:
     endpoint.breaks("north")
     endpoint.events = [lambda: endpoint.joins("north"), lambda: endpoint.answers("north", ready(key=9))]
@@ -133,7 +139,7 @@ def test_restarted_site_is_taken_back_once_with_its_new_keys(
 
 
 def test_restarted_site_that_declines_ends_the_wait_with_its_reason(
-    endpoint: RecordingEndpoint, begun: SiteRegistration, said: list[str]
+    endpoint: RecordingEndpoint, begun: RegisteredSites, said: list[str]
 ) -> None:
     endpoint.breaks("north")
     decline = Declined("min_rows must be at most 10.", by_policy=True)
@@ -146,14 +152,13 @@ def test_restarted_site_that_declines_ends_the_wait_with_its_reason(
 
 
 def test_resumption_names_the_reason_of_a_site_that_declines(
-    endpoint: RecordingEndpoint, begun: SiteRegistration, said: list[str]
+    endpoint: RecordingEndpoint, begun: RegisteredSites, said: list[str]
 ) -> None:
-    joined = list(begun.ready_sites.values())
-    resumed = registered(endpoint, said)
+    resumed = RegisteredSites(invited(endpoint, said), begun.joined)
     endpoint.connected.clear()
     decline = Declined("no time.", by_policy=False)
     endpoint.events = [lambda: endpoint.joins("north"), lambda: endpoint.answers("north", decline)]
-    missing = resumed.resume(joined, Deadline(1))
+    missing = resumed.resume(Deadline(1))
     assert missing == list(NAMES)
     assert resumed.explain_missing(missing, "1s").startswith("north declines: no time. The run cannot continue")
 
@@ -180,3 +185,21 @@ def test_run_does_not_begin_without_a_named_member_of_the_committee(
     with pytest.raises(FederationError, match=r"2 are needed, among them the committee \(east, south\): south did not"):
         registration.wait(Deadline(1), Quorum(2, 2, is_chosen=True), "1s")
     assert not any(isinstance(message, Message) and message.kind == Begin.kind for _, message in endpoint.sent)
+
+
+def test_resumption_takes_back_sites_that_waited_and_one_that_was_started_again(
+    endpoint: RecordingEndpoint, begun: RegisteredSites, said: list[str]
+) -> None:
+    resumed = RegisteredSites(invited(endpoint, said), begun.joined)
+    endpoint.connected.clear()
+    endpoint.events = [
+        lambda: endpoint.connected.update(("east", "south")),
+        lambda: endpoint.joins("north"),
+        lambda: endpoint.answers("north", ready(key=9)),
+    ]
+    assert resumed.resume(Deadline(1)) == []
+    assert {site: party.agreement_key for site, party in resumed.take_back_restarted().items()} == {
+        "north": bytes([9]) * KEY_BYTES
+    }
+    assert resumed.joined[0].party.agreement_key == bytes([9]) * KEY_BYTES
+    assert "north is back" in said

@@ -10,7 +10,7 @@ import pytest
 
 from fedsvm.algorithms import SITE_MODULE
 from fedsvm.algorithms.data.public_rows import PublicTask
-from fedsvm.federation.hosts.registration import JoinedSite
+from fedsvm.federation.hosts.invitations import JoinedSite
 from fedsvm.federation.site.partition import Partition
 from fedsvm.federation.startup import local_federation
 from fedsvm.federation.transport.keys import Party

@@ -6,7 +6,7 @@ import sys
 
 from fedsvm.federation.control import Order
 from fedsvm.federation.processes.forkserver import main
-from fedsvm.federation.site import site
+from fedsvm.federation.site import order_admission
 from fedsvm.federation.site.chain import ChainRound, OrderChain
 from fedsvm.federation.site.program import Installation
 from tests.broken_sums import ALL_SUMS
@@ -21,5 +21,5 @@ class Unbound(OrderChain):
 
 
 if __name__ == "__main__":
-    site.OrderChain = Unbound  # type: ignore[attr-defined]
+    order_admission.OrderChain = Unbound  # type: ignore[attr-defined]
     main(Installation({"drill": Drill}, ALL_SUMS), int(sys.argv[1]))

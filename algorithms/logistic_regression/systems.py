@@ -61,7 +61,7 @@ def newton_systems(
             free=int(intercept),
             dither=of_w / scales[1],
             free_dither=of_intercept / scales[1],
-            beside=Beside(noises=(noise / scales[0],)),
+            sums=OpenedSums(noises=(noise / scales[0],)),
         )
         for noise, (of_w, of_intercept) in zip(noises.tolist(), dithers.tolist(), strict=True)
     ]

@@ -43,7 +43,7 @@ from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.site.program import SitePart, free, step
 from fedsvm.federation.transport.keys import COORDINATOR
-from fedsvm.protocols.blind_parameters import FRACTION_BITS, STRETCH, Beside, BlindSystem
+from fedsvm.protocols.blind_parameters import FRACTION_BITS, STRETCH, BlindSystem, OpenedSums
 from fedsvm.protocols.blind_system import BlindSolution
 
 SHOWS = (
@@ -128,7 +128,7 @@ class BlindOrder(PathOrder):
 def _system(layout: Layout, scales: Sequence[float], noises: Sequence[float], dithers: Sequence[float]) -> BlindSystem:
     matrix, gradient, objective, alphas, vectors = scales
     g = layout.classes
-    beside = Beside(
+    sums = OpenedSums(
         noises=(noises[0] / objective, *[noises[1] / alphas] * g, *[0.0] * (g + 2)),
         vectors=g,
         length=layout.features,
@@ -143,7 +143,7 @@ def _system(layout: Layout, scales: Sequence[float], noises: Sequence[float], di
         is_told=True,
         dither=dithers[0] / gradient,
         free_dither=dithers[1] / gradient,
-        beside=beside,
+        sums=sums,
     )
 
 

@@ -22,11 +22,11 @@ from fedsvm.federation.site.resources import reuse_large_blocks
 from fedsvm.protocols.blind_parameters import BlindSystem
 from fedsvm.protocols.blind_system import (
     MAX_SITES,
-    MIN_SITES,
     BlindSolution,
     contribute_to_systems,
     solve_blind_systems,
 )
+from fedsvm.protocols.committee import MIN_SITES
 from fedsvm.protocols.sums.registry import SUMS
 
 LEAN = 32.0

@@ -16,7 +16,8 @@ from fedsvm.algorithms.optimization.blind_path import BlindOrder
 from fedsvm.algorithms.optimization.duration_forecast import MASK_PRODUCTS, NEWTON_ROUNDS
 from fedsvm.algorithms.optimization.path_rounds import Layout
 from fedsvm.protocols.blind_parameters import BlindSystem
-from fedsvm.protocols.blind_system import MAX_SITES, MIN_SITES, blind_systems_cost
+from fedsvm.protocols.blind_system import MAX_SITES, blind_systems_cost
+from fedsvm.protocols.committee import MIN_SITES
 from fedsvm.protocols.sums.secure_sum import Cost
 
 MOST = 2.0

@@ -8,7 +8,9 @@ to reach a site, except other sites where they send messages directly. Reading o
 - `messages`: the messages before the first roster
 - `listening_endpoint`: the coordinator's endpoint, to which sites connect
 - `outbound_endpoint`: a site's endpoint, which connects to the coordinator
-- `registration`: registers sites until all have joined, and turns others away
+- `invitations`: which calls of sites are accepted, the offer, and the answer
+- `registered_sites`: the sites of a run that has begun, some of which may come back
+- `registration`: registers sites until the run begins
 - `remote_federation`: a `Federation` over the registered sites
 - `reminders`: messages about what a site waits for
 - `site_session`: a site joins, takes part, and leaves

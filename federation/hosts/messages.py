@@ -22,21 +22,13 @@ from typing import Any, ClassVar, Self
 
 from fedsvm.federation.control_fields import read_fields
 from fedsvm.federation.errors import Malformed
+from fedsvm.federation.transport.keys import KEY_BYTES, SIGNATURE_BYTES
 from fedsvm.federation.transport.wire import RUN_ID_BYTES, Message
 
 PROTOCOL_VERSION = 3
 """Version of a run's messages. It changes when parties with different versions of the package cannot work together."""
 
 _BEFORE_ANY_RUN = bytes(RUN_ID_BYTES)
-_MAX_PORT = 65_535
-
-
-def is_tcp(address: str) -> bool:
-    """Return whether an address is one that another host can connect to: tcp://HOST:PORT."""
-    host, _, port = address.removeprefix("tcp://").rpartition(":")
-    is_port = port.isascii() and port.isdigit() and int(port) <= _MAX_PORT
-    plain = host.isprintable() and not any(each in host for each in " ;/@")
-    return address.startswith("tcp://") and bool(host) and is_port and plain
 
 
 class _Plain:
@@ -66,9 +58,9 @@ class Join(_Plain):
     version : str
         The version of its installation.
     name : str
-        That its certificate was made for.
+        The name that its certificate was made for.
     address : str
-        Where other sites reach it; empty where they cannot.
+        The address at which other sites reach it; empty if they cannot.
     """
 
     kind = "join"
@@ -109,7 +101,7 @@ class Ready(_Plain):
     columns : list
         [name, whether it is categorical] of each column, in the order of its file.
     agreement_key : bytes or None
-        With which it agrees on secrets with other sites; None where no protocol needs any.
+        The public key with which it agrees on secrets with other sites; None if no protocol needs any.
     voucher : bytes or None
         Its signature of its keys and the terms, for the other sites; None without a signing key.
     """
@@ -124,6 +116,19 @@ class Ready(_Plain):
     columns: list[list[Any]]
     agreement_key: bytes | None
     voucher: bytes | None
+
+    @classmethod
+    def from_message(cls, message: Message) -> Self:
+        """Decode a message. Raises Malformed, also for keys that no roster may have."""
+        ready = super().from_message(message)
+        for column in ready.columns:
+            if not isinstance(column, list) or [type(value) for value in column] != [str, bool]:
+                raise Malformed("a column must be a name and whether it is categorical")
+        if ready.agreement_key is not None and len(ready.agreement_key) != KEY_BYTES:
+            raise Malformed(f"an agreement key must be {KEY_BYTES} bytes")
+        if ready.voucher is not None and len(ready.voucher) != SIGNATURE_BYTES:
+            raise Malformed(f"a voucher must be {SIGNATURE_BYTES} bytes")
+        return ready
 
 
 @dataclass(frozen=True)

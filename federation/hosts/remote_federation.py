@@ -12,8 +12,8 @@ from types import MappingProxyType
 from fedsvm.federation.control import Abort
 from fedsvm.federation.errors import PeerDropped
 from fedsvm.federation.federation import Federation, RunObserver
+from fedsvm.federation.hosts.invitations import JoinedSite
 from fedsvm.federation.hosts.listening_endpoint import ListeningEndpoint
-from fedsvm.federation.hosts.registration import JoinedSite
 from fedsvm.federation.lifecycle import running_federation
 from fedsvm.federation.links import SiteLinks, refuse_restart
 from fedsvm.federation.membership import DropoutPolicy

@@ -12,12 +12,14 @@
 - `site_journal`: records what a restarted site needs to continue
 - `receipt`: records the values that left the site, for the people responsible for its data
 - `assignment`: everything that a launcher sends a site process
-- `site`: receives an order, runs the step, runs the protocol, answers
-- `site_start`: the start of a site process
 - `resources`: CPU seconds and memory of the process
 - `partition`: the data of a site, and the file that holds it
 - `faults`: kills and stalls that a site inflicts on itself, for experiments
 - `logs`: log records of a site's code, on their way to the coordinator
+- `order_admission`: whether an order may be carried out now: policy, signature, chain and script
+- `replies`: how each round ended here, log records, and the report at the end
+- `site`: receives an order, runs the step, runs the protocol, answers
+- `site_start`: the start of a site process
 - `private_file`: files that belong to a site alone
 - `signed`: signed orders, and which signatures a site verifies
 - `warm_up`: the steps of a site in small, in the process that sites are forked from

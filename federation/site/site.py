@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import logging
 import os
-import traceback
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
@@ -12,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedsvm.federation.arrays import FloatArray
+from fedsvm.federation.arrays import FloatArray, Residues
 from fedsvm.federation.channel.agreement import KeyAgreement
 from fedsvm.federation.channel.envelope import Sealer
 from fedsvm.federation.channel.interface import Draw, Observer, uniform_residues
@@ -31,32 +29,23 @@ from fedsvm.federation.control import (
     read_order,
 )
 from fedsvm.federation.errors import (
-    SEE_SITE,
     BoundExceeded,
     DeadlineExpired,
-    EndpointError,
     Malformed,
     OrderRefused,
-    PeerDropped,
-    ProtocolError,
     RoundAborted,
     SiteStopped,
     StepRefused,
-    Transient,
 )
 from fedsvm.federation.site.assignment import Assignment
-from fedsvm.federation.site.chain import ChainRound, OrderChain
 from fedsvm.federation.site.faults import OwnFaults
-from fedsvm.federation.site.logs import SILENT, LogForwarder
+from fedsvm.federation.site.order_admission import OrderAdmission
 from fedsvm.federation.site.partition import Partition, read_partition
-from fedsvm.federation.site.program import Installation, SiteProgram, StepMark, SumProtocol, mark_of, script_of
+from fedsvm.federation.site.program import Installation, SiteProgram, StepMark, mark_of, script_of
 from fedsvm.federation.site.receipt import IN_CLEAR, IN_SUM, NO_VALUE, Receipt
-from fedsvm.federation.site.resources import free_unused_memory, resources
-from fedsvm.federation.site.script import END, Script
-from fedsvm.federation.site.script_position import ScriptPosition
-from fedsvm.federation.site.signed import SignatureCheck
+from fedsvm.federation.site.replies import SiteReplies
+from fedsvm.federation.site.resources import free_unused_memory
 from fedsvm.federation.site.site_journal import EndOfRecordError, ReplayChannel, SiteJournal
-from fedsvm.federation.site_messages import Aborted, FinalReport, LogRecord, RoundProgress, StepDone, StepFailure
 from fedsvm.federation.transport.deadline import Deadline
 from fedsvm.federation.transport.descriptors import descriptors_explained
 from fedsvm.federation.transport.keys import COORDINATOR, Roster
@@ -64,22 +53,37 @@ from fedsvm.federation.transport.message_transport import MessageTransport, Rece
 from fedsvm.federation.transport.signing import SigningKey
 from fedsvm.federation.transport.wire import HELLO_KIND, Message
 
-_LOGGER = logging.getLogger(__name__)
-
-_MAX_TRACEBACK = 16_000
 _LOST = "its journal is incomplete and cannot be replayed; start a new run"
 _REACH_S = 30.0
 """Maximum time that a site which communicates through the coordinator tries to become reachable after a roster."""
 
 
 class Site:
-    """Carries out the coordinator's orders, one at a time.
+    """A site in one run. It carries out the coordinator's orders, one at a time.
 
-    `on_failure` receives the reason why an order was refused or a step failed, for the site's operator. `draws` returns
-    the random vectors of a round, given its number and its link in the chain. `on_pause` receives the reason why a run
-    failed that may be resumed, and "" when it is resumed. `partition`: the site's data, unless it is in the
-    assignment's file. `receipt`: the site's record of the run, if it was begun before. `chain`: the digests of its
-    orders.
+    Parameters
+    ----------
+    assignment : Assignment
+        The site's name, its run, its policy, and its files.
+    installation : Installation
+        The programs and sums that it can run.
+    endpoint : MessageTransport
+        Its connections.
+    agreement : KeyAgreement or None
+        Its key pair for secrets shared with other sites; None if the run needs none.
+    faults : OwnFaults
+        The faults that it inflicts on itself.
+    on_failure : callable, optional
+        Receives the reason why an order was refused or a step failed, for the site's operator.
+    draws : callable, optional
+        Returns the source of random vectors of a round, given its number and its link in the chain of orders; by
+        default the operating system's.
+    on_pause : callable, optional
+        Receives the reason why a run failed that may be resumed, and "" when it is resumed.
+    partition : Partition, optional
+        The site's data; by default that of the assignment's file.
+    receipt : Receipt, optional
+        The site's record of the run, if it was begun before; by default one at the assignment's path.
     """
 
     def __init__(
@@ -117,16 +121,9 @@ class Site:
         self._current: Message | None = None
         self._channel: SocketChannel | None = None
         self._last_step = ""
-        self._exceeded = False  # whether a value was beyond the bound of its sum
-        self._sum: SumProtocol | None = None
         self._program: SiteProgram | None = None
-        self._script: Script = END
-        self._place = ScriptPosition(END)
-        self.chain = OrderChain(assignment.run, assignment.policy.sites, assignment.policy.terms)
-        self._signatures = SignatureCheck(
-            assignment.coordinator_signing_key, assignment.run, each=not assignment.encrypted
-        )
-        self._logs = LogForwarder(assignment.log_level, self._say) if assignment.log_level != SILENT else None
+        self._admission = OrderAdmission(assignment, installation)
+        self._replies = SiteReplies(assignment, endpoint, self._receipt, on_failure)
 
     @property
     def activity(self) -> str:
@@ -147,8 +144,10 @@ class Site:
         SiteStopped or None
             How the coordinator ended it; None if the coordinator fell silent.
         """
-        if self._logs is not None:
-            self._logs.install()
+        with self._replies.forwarding_logs():
+            return self._serve()
+
+    def _serve(self) -> SiteStopped | None:
         try:
             while True:
                 try:
@@ -157,17 +156,14 @@ class Site:
                     waits = end.resumable and self._assignment.resume_s
                     if not waits:  # before the report, after which the process may be ended
                         self._close_receipt(end.failure or "completed")
-                    self._send_final_report()
+                    self._replies.report_end()
                     if not waits:
                         return end
                     self._pause(end)
         except DeadlineExpired:
             self._close_receipt("the coordinator was silent" if self._paused is None else "it was not resumed")
-            self._send_final_report()
+            self._replies.report_end()
             return self._paused
-        finally:
-            if self._logs is not None:
-                self._logs.remove()
 
     def _pause(self, end: SiteStopped) -> None:
         """Leave the current round and keep the state: another coordinator may resume the run."""
@@ -179,14 +175,14 @@ class Site:
 
     def _close_receipt(self, outcome: str) -> None:
         try:
-            self._signatures.settle()
+            self._admission.signatures.settle()
         except OrderRefused as error:
             outcome = str(error)
             self._on_failure(outcome)
         with suppress(StepRefused):  # the run is over, and what was written shows that the end is missing
             self._receipt.record_ended(outcome, self._endpoint.refused)
 
-    # What the coordinator says.
+    # Messages of the coordinator.
 
     def _next_order(self) -> Message:
         self._notice()
@@ -237,7 +233,7 @@ class Site:
         self._orders = [order for order in self._orders if order.round > number]
         if self._current is not None and self._current.round <= number:
             raise RoundAborted(number)
-        self._answer(Aborted(*self._account(number)), number)
+        self._replies.report_aborted(number, self._channel)
 
     # Carrying out an order.
 
@@ -255,41 +251,23 @@ class Site:
                     self._miss(order)
                 else:
                     self._receipt.record_ordered(order, number)
-                    self._check_bounds_held()
-                    self._policy.check_round(order, self._endpoint.name, number, last)
+                    self._admission.check_round(order, number, last)
                     form = self._run_round(order, number)
                     self._receipt.left(order, number, form)
-            self._answer(StepDone(*self._account(number, whole=False)), number)
+            self._replies.report_done(number, self._channel)
         except RoundAborted as aborted:
-            self._note_broken(number, "the round was aborted")
-            self._answer(Aborted(*self._account(aborted.round)), aborted.round)
-        except Transient as error:
-            self._fail(number, str(error), cut_off=True)
-        except ProtocolError as error:
-            protocol = order.protocol if isinstance(order, Order) else ""
-            self._fail(number, f"the {protocol} protocol: {error}")
-        except (StepRefused, EndpointError) as error:
-            self._mailbox.refused["order beyond what was agreed"] += isinstance(error, OrderRefused)
-            self._exceeded |= isinstance(error, BoundExceeded)
-            shared = error.shared if isinstance(error, StepRefused) else str(error)
-            self._fail(number, str(error), shared, refused=isinstance(error, OrderRefused))
+            self._replies.note_broken(number, "the round was aborted")
+            self._replies.report_aborted(aborted.round, self._channel)
         except SiteStopped:
-            self._note_broken(number, "the run ended before it was complete")
+            self._replies.note_broken(number, "the run ended before it was complete")
             raise
         except Exception as error:  # noqa: BLE001 - whatever a step raises is the coordinator's to report
-            trace = traceback.format_exc()[-_MAX_TRACEBACK:]
-            shared = f"a step raised {type(error).__name__}; {SEE_SITE}"
-            self._fail(number, f"{type(error).__name__}: {error}", shared, trace)
+            if isinstance(error, BoundExceeded):
+                self._admission.note_exceeded()
+            self._replies.report_failed(
+                number, self._channel, error, order.protocol if isinstance(order, Order) else ""
+            )
         self._current = self._channel = None
-
-    def _check_bounds_held(self) -> None:
-        """Raise OrderRefused if a value of this site was beyond a bound.
-
-        Otherwise a coordinator could find all its values by bisection. It still finds one, if it lowers a bound step by
-        step until this site fails.
-        """
-        if self._exceeded:
-            raise OrderRefused("a value of this site was beyond the bound of an earlier round, which ends the run")
 
     def _join(self, update: RosterUpdate) -> None:
         """Process a roster; the first time also load the partition."""
@@ -297,11 +275,11 @@ class Site:
             self._receipt.record_asked(self._assignment.run, self._assignment.name, *self._policy.to_record())
             self._has_asked = True
         self._admit_parties(update.parties)
-        self._signatures.require_next()
+        self._admission.signatures.require_next()
         if self._program is None:
             self._start_program()
         else:
-            self._place.note_change()
+            self._admission.note_change()
 
     def _admit_parties(self, parties: Roster) -> None:
         """Accept connections of these parties alone. Raises OrderRefused if they are not those of the policy."""
@@ -320,9 +298,9 @@ class Site:
         """
         program = self._read_program()
         self._policy.rules.check_held(*program.data_summary())
-        self._receipt.record_joined(self._policy.sites, *program.data_summary(), self.chain.start)
-        self._check_sum()
-        self._policy.agree(self._assignment.run, type(program), self._script)
+        self._receipt.record_joined(self._policy.sites, *program.data_summary(), self._admission.chain_start)
+        self._admission.check_colluders()
+        self._policy.agree(self._assignment.run, type(program), self._admission.script)
         self._note_charge()
         if self._journal is not None:
             self._replay(program, self._journal)
@@ -334,8 +312,7 @@ class Site:
         if policy.script is None:  # otherwise whoever derived it has checked them
             policy.check_settings(self._installation.default_settings(self._assignment.program))
         name, settings, partition = self._assignment.name, self._assignment.settings, self._taken_partition()
-        self._script = policy.script or script_of(program_type, policy.terms)
-        self._place = ScriptPosition(self._script, policy.rules.max_repeats)
+        self._admission.begin(policy.script or script_of(program_type, policy.terms))
         return program_type.under_terms(name, partition, settings, policy.terms, policy.rules, self._charge_again)
 
     def _charge_again(self) -> None:
@@ -347,24 +324,12 @@ class Site:
         if self._policy.terms.epsilon is not None:
             self._receipt.record_charged(self._policy.terms.epsilon)
 
-    def _check_sum(self) -> None:
-        """Raise OrderRefused for a sum that the colluders of the operator's rules could open in parts."""
-        terms, count = self._policy.terms, len(self._policy.sites)
-        if self._policy.rules.colluders and (protocol := self._installation.sums.get(terms.sum_name)) is not None:
-            self._policy.rules.check_colluders(protocol(**terms.sum_options).withstands(count), count)
-
     def _miss(self, missed: MissedOrders) -> None:
         """Move on in the script by the orders that went to others only."""
         self._receipt.record_missed(missed)
-        self._take_missed(missed, self._signatures.require)
+        self._admission.miss(missed)
         if self._journal is not None:
             self._journal.record_missed(missed.to_message(self._assignment.run, self._endpoint.round))
-
-    def _take_missed(
-        self, missed: MissedOrders, check: Callable[[Order, ChainRound], None] = lambda order, link: None
-    ) -> None:
-        self.chain.miss(missed.orders, check)
-        self._place.miss([link.round for link in self.chain], [link.step for link in self.chain])
 
     def _taken_partition(self) -> Partition:
         """Return this site's partition, and keep neither the file nor a reference."""
@@ -384,11 +349,11 @@ class Site:
             raise StepRefused(_LOST)
         for record in journal.earlier:
             if record.order.kind == MissedOrders.kind:
-                self._take_missed(MissedOrders.from_message(record.order, self._policy.sites))
+                self._admission.retrace_missed(MissedOrders.from_message(record.order, self._policy.sites))
                 continue
             order, number = Order.from_message(record.order, self._policy.sites), record.order.round
             if number <= self._assignment.journal_until:
-                self._retrace(order, number)
+                self._admission.retrace(order, number)
                 channel = ReplayChannel(self._assignment.name, order.sites, len(self._policy.sites), record)
                 try:
                     program.run_step(order.step, channel, order.arguments)
@@ -396,109 +361,63 @@ class Site:
                     if number == needed:
                         raise StepRefused(_LOST) from error
                 if may_be_opened(mark_of(program.find_step(order.step)), order):
-                    self._place.note_opened()
+                    self._admission.note_opened()
                 if record.opened is not None:
                     program.take_opened(record.opened)
                 elif number == needed and isinstance(order.terms, SumTerms) and order.terms.receiver == program.site:
                     raise StepRefused(_LOST)
             self._mailbox.enter(number)
 
-    def _retrace(self, order: Order, number: int) -> None:
-        """Move on in the script by an order of the journal, which does not record when sites left or joined."""
-        missed = self._policy.is_missed(order, self._endpoint.name)
-        try:
-            self._admit(order, number, None if missed else self.chain.link_of(order, number))
-        except OrderRefused:
-            self._place.note_change()
-            self._admit(order, number, None if missed else self.chain.link_of(order, number))
-
-    def _admit(self, order: Order, number: int, link: ChainRound | None) -> bytes:
-        """Move on in the script and in the chain by an order, and return the link of its round.
-
-        link: None for an order that this site missed. Raises OrderRefused for an order that may not come now.
-        """
-        if link is None:
-            if not self.chain.has(order):
-                raise OrderRefused(f"step {order.step!r} must have the arguments of an order that this site missed")
-            self._place.admit_missed(order.step)
-            return self.chain.head
-        self.chain.enter(order, link)
-        self._place.admit(order.step, link.content, order.sites, number)
-        return link.digest
-
-    def _check_signature(self, order: Order, number: int, mark: StepMark) -> ChainRound | None:
-        """Return the link of an order. Raise OrderRefused without a signature that is due, or out of this chain.
-
-        This check comes first: an order that fails it changes neither the script nor the chain, and is not written to
-        the journal, whose orders are carried out again without this check. A signature that is not due is verified
-        later, see `SignatureCheck`.
-
-        Return None for an order that this site missed: it is part of the chain already.
-        """
-        if self._policy.is_missed(order, self._endpoint.name):
-            return None
-        link = self.chain.link_of(order, number)
-        at_once = self._leaves_in_clear(order) or bool(mark.shown) or mark.public or mark.noisy
-        self._signatures.take(order, link, at_once=at_once)
-        return link
-
-    def _leaves_in_clear(self, order: Order) -> bool:
-        """Return whether an order takes a value in the clear: by itself, or in a sum that hides none."""
-        if isinstance(order.terms, SumTerms):
-            return self._agreed_sum().discloses != "sum"
-        return isinstance(order.terms, GatherTerms)
-
-    def _agreed_sum(self) -> SumProtocol:
-        """Return the sum of the agreed terms, the only one that an order may name."""
-        if self._sum is None:
-            agreed = self._policy.terms
-            self._sum = self._installation.sums[agreed.sum_name](**agreed.sum_options)
-        return self._sum
-
     def _run_round(self, order: Order, number: int) -> str:
-        """Run the step, and process its value. Return the form in which it left, for the receipt."""
-        program = self._program
+        """Run the step and release its value. Return the form in which the value left, for the receipt."""
+        program, admission = self._program, self._admission
         if program is None:
             raise StepRefused("an order came before the roster")
-        self._policy.check_step(order.step, self._script)
+        admission.check_step(order.step)
         mark = mark_of(program.find_step(order.step))
-        link, arguments = self._check_signature(order, number, mark), order.arguments
+        link, arguments = admission.check_signature(order, number, mark), order.arguments
         self._free_memory(order.step)
-        self._policy.check_order(order, self._endpoint.name, mark)
+        admission.check_order(order, mark)
         program.check_told(order.step, mark, arguments)
         if isinstance(order.terms, SumTerms):
             program.check_receiver(order.step, order.terms.receiver, order.sites)
-        channel = self._open_channel(order, number, self._admit(order, number, link))
+        channel = self._open_channel(order, number, admission.admit(order, number, link))
         value = self._run_step(program, order.step, channel, arguments)
         if self._journal is not None:
             self._journal.end_step()
-        terms = order.terms
         if mark.shown:
-            self._place.note_opened()
+            admission.note_opened()
+        terms = order.terms
+        if terms is None:
+            return NO_VALUE
         if isinstance(terms, GatherTerms):
-            channel.send(COORDINATOR, _shape(value, terms.shape, order.step))
+            channel.send(COORDINATOR, _as_announced(value, terms.shape, order.step))
             return IN_CLEAR
-        if isinstance(terms, SumTerms):
-            protocol = self._agreed_sum()
-            sites = len(channel.sites)
-            for peer in protocol.sends_to(channel.me, channel.sites) if self._mailbox.sealer is None else ():
-                self._endpoint.connect(peer)  # all at once, not one after the other as the sum comes round
-            residues = protocol.encode(_shape(value, terms.shape, order.step), terms.bound, sites)
-            del value  # as large as the residues, and while these are added others arrive
-            if self._transcript is not None:
-                self._transcript.put_in(residues, order.describe())
-            total = protocol.contribute(channel, residues, terms.receiver)
-            if terms.receiver == COORDINATOR:
-                self._place.note_opened()
-                if mark.public:
-                    total = protocol.verify(channel, residues)
-            if total is not None:
-                opened = protocol.decode(total, terms.shape, terms.bound, sites)
-                program.take_opened(opened)
-                if self._journal is not None:
-                    self._journal.record_opened(opened)
-            return IN_SUM if protocol.discloses == "sum" else IN_CLEAR
-        return NO_VALUE
+        protocol = admission.agreed_sum
+        for peer in protocol.sends_to(channel.me, channel.sites) if self._mailbox.sealer is None else ():
+            self._endpoint.connect(peer)  # all at once, not one after the other as the sum comes round
+        residues = protocol.encode(_as_announced(value, terms.shape, order.step), terms.bound, len(channel.sites))
+        del value  # as large as the residues, and while these are added others arrive
+        if self._transcript is not None:
+            self._transcript.put_in(residues, order.describe())
+        opened = self._add_to_sum(channel, residues, terms, public=mark.public)
+        if opened is not None:
+            program.take_opened(opened)
+            if self._journal is not None:
+                self._journal.record_opened(opened)
+        return IN_SUM if protocol.discloses == "sum" else IN_CLEAR
+
+    def _add_to_sum(
+        self, channel: SocketChannel, residues: Residues, terms: SumTerms, *, public: bool
+    ) -> FloatArray | None:
+        """Run this site's part of the agreed sum. Return the sum if this site receives or verifies it."""
+        protocol = self._admission.agreed_sum
+        total = protocol.contribute(channel, residues, terms.receiver)
+        if terms.receiver == COORDINATOR:
+            self._admission.note_opened()
+            if public:
+                total = protocol.verify(channel, residues)
+        return None if total is None else protocol.decode(total, terms.shape, terms.bound, len(channel.sites))
 
     def _run_step(self, program: SiteProgram, step: str, channel: SocketChannel, arguments: Mapping[str, Any]) -> Any:
         """Run a step and return its value. If its protocol opened a sum, note it, even if the step fails after that."""
@@ -506,7 +425,7 @@ class Site:
             value = program.run_step(step, channel, arguments)
         finally:
             if channel.has_opened:
-                self._place.note_opened()
+                self._admission.note_opened()
         self._receipt.record_answered(program.answers.spent)
         return value
 
@@ -540,72 +459,6 @@ class Site:
         )
         return self._channel
 
-    # Answers.
-
-    def _fail(
-        self,
-        number: int,
-        reason: str,
-        shared: str = "",
-        trace: str = "",
-        *,
-        cut_off: bool = False,
-        refused: bool = False,
-    ) -> None:
-        """Answer that an order failed. reason: for this site's operator. shared: for others, if it differs."""
-        shared = shared or reason
-        self._note_broken(number, shared, refused=refused)
-        if not cut_off:
-            self._on_failure(reason)
-        if not self._assignment.shares_errors:
-            if trace:
-                _LOGGER.error("%s", trace)
-            reason, trace = shared, ""
-        self._answer(StepFailure(*self._account(number), reason, trace, cut_off), number)
-
-    def _note_broken(self, number: int, reason: str, *, refused: bool = False) -> None:
-        with suppress(StepRefused):  # why it cannot be written is what is answered
-            self._receipt.broken(number, reason, refused=refused)
-
-    def _account(self, number: int, *, whole: bool = True) -> tuple[list[list[Any]], RoundProgress | None]:
-        """Return the traffic of this site's connections since the last call, and its progress in the round.
-
-        whole: see `Endpoint.measure`.
-        """
-        self._endpoint.measure(number, whole=whole)
-        standing = None
-        if (channel := self._channel) is not None:
-            standing = RoundProgress(channel.hop, channel.waiting_for, channel.sent_to.get(COORDINATOR, 0))
-        return self._endpoint.ledger.take(), standing
-
-    def _answer(self, answer: StepDone | Aborted | StepFailure, number: int) -> None:
-        """Report how the round ended here. If the report cannot be sent now, the coordinator asks again."""
-        if self._logs is not None:
-            self._logs.end_round()
-        try:
-            self._endpoint.reply(COORDINATOR, answer.to_message(self._assignment.run, number))
-        except PeerDropped:
-            self._mailbox.refused["answer that could not be delivered"] += 1
-            _LOGGER.warning("its answer of round %d could not be delivered: the coordinator's connection broke", number)
-
-    def _say(self, record: LogRecord) -> None:
-        """Send a log record, and wait until it has left this process. Raises PeerDropped."""
-        endpoint = self._endpoint
-        with suppress(StepRefused):
-            self._receipt.record_logged(record.text)
-        endpoint.reply(COORDINATOR, record.to_message(self._assignment.run, endpoint.round))
-        endpoint.flush(COORDINATOR)
-
-    def _send_final_report(self) -> None:
-        endpoint = self._endpoint
-        if self._logs is not None:
-            self._logs.end_round()
-        endpoint.measure(endpoint.round, whole=True)
-        free_unused_memory()
-        report = FinalReport(endpoint.ledger.take(), refused=dict(endpoint.refused), **resources())
-        with suppress(PeerDropped):  # nobody is there to hear it
-            endpoint.reply(COORDINATOR, report.to_message(self._assignment.run, endpoint.round))
-
 
 def _own_receipt(assignment: Assignment) -> Receipt:
     """Return the receipt of a site process, with a new key; one that writes nothing, if the assignment has no path."""
@@ -620,8 +473,8 @@ def may_be_opened(mark: StepMark, order: Order) -> bool:
     return bool(mark.shown) or (isinstance(terms, SumTerms) and terms.receiver == COORDINATOR)
 
 
-def _shape(value: NDArray[Any] | float, shape: tuple[int, ...], step: str) -> FloatArray:
-    """Return the value of a step as float64 of the announced shape. It leaves the site in no other form."""
+def _as_announced(value: NDArray[Any] | float, shape: tuple[int, ...], step: str) -> FloatArray:
+    """Return the value of a step as float64. Raises BoundExceeded for a value of another shape than announced."""
     array = np.asarray(value, dtype=np.float64)
     if array.shape != shape:
         raise BoundExceeded(f"step {step!r} computed a value of another shape than {shape}, which was announced")

@@ -20,13 +20,14 @@ from fedsvm.federation.channel.transcript import DREW, RECEIVED, SENT, Transcrip
 from fedsvm.federation.transport.keys import COORDINATOR
 from fedsvm.protocols.arithmetic.residue_numbers import symmetric, transpose
 from fedsvm.protocols.blind_parameters import FRACTION_BITS, MASK_BITS, BlindSystem, bundles_of
+from fedsvm.protocols.committee import Committee
 from fedsvm.protocols.common_seed import SHAPE
 
 Entries = Mapping[str, Sequence[TranscriptEntry]]
 
 
 def told_solutions(entries: Sequence[TranscriptEntry], systems: Sequence[BlindSystem]) -> list[FloatArray]:
-    """Return the solutions (size, problems) of each system, as one site has them that is told."""
+    """Return the solutions (size, problems) of each system, as a site receives them."""
     messages = zip(_told_bundles(entries), bundles_of(systems), strict=True)
     return [each for array, bundle in messages for each in np.split(array, len(bundle))]
 
@@ -54,21 +55,12 @@ def opened_sums(
         for system, *own in zip(bundle, *shares, strict=True):
             first, second = (system.numbers.unpack(share[None, :], (1, system.opened)) for share in own)
             opened = system.numbers.reduce(first + second)
-            found.append(system.read_beside(opened[:, :, system.triangle :]))
+            found.append(system.read_sums(opened[:, :, system.triangle :]))
     return found
 
 
-@dataclass(frozen=True)
-class _Members:
-    """The three members of the committee."""
-
-    first: str
-    second: str
-    dealer: str
-
-
-def members_of(entries: Entries, systems: Sequence[BlindSystem]) -> _Members | None:
-    """Return the members, as one of the first two knows them; None if parties have neither on their side."""
+def find_committee(entries: Entries, systems: Sequence[BlindSystem]) -> Committee | None:
+    """Return the committee, as one of its first two members knows it; None if the parties have neither."""
     seeds = (3 * len(bundles_of(systems)[-1]), SHAPE[1])
     for site, lines in entries.items():
         floats = [each for each in lines if each.array.dtype == np.float64 and each.what == RECEIVED]
@@ -78,7 +70,7 @@ def members_of(entries: Entries, systems: Sequence[BlindSystem]) -> _Members | N
             continue
         others = [each.peer for each in floats if each.peer != COORDINATOR]
         is_second = len(others) < len(floats)
-        return _Members(others[0], site, dealt[-1]) if is_second else _Members(site, others[0], dealt[-1])
+        return Committee(others[0], site, dealt[-1]) if is_second else Committee(site, others[0], dealt[-1])
     return None
 
 
@@ -88,15 +80,16 @@ def systems_of_pair(entries: Entries, systems: Sequence[BlindSystem]) -> list[Fl
     Parameters
     ----------
     entries : mapping of party to sequence of TranscriptEntry
-        Of the parties that pool what they have.
+        The entries of the parties that pool their views.
     systems : sequence of BlindSystem
 
     Returns
     -------
     list of FloatArray of shape (d + K, d + K), or None
-        None for parties with fewer than two members. The right-hand sides have what dither the pair does not know.
+        None if fewer than two members are among the parties. The right-hand sides have the noise that the pair does
+        not know.
     """
-    members = members_of(entries, systems)
+    members = find_committee(entries, systems)
     if members is None:
         return None
     pair = _Pair(entries, members, systems)
@@ -111,17 +104,17 @@ def systems_of_pair(entries: Entries, systems: Sequence[BlindSystem]) -> list[Fl
 
 @dataclass(frozen=True)
 class _Pair:
-    """Two members, and the systems that they compute."""
+    """Two members that pool their views, and the systems that they compute from these."""
 
     entries: Entries
-    members: _Members
+    members: Committee
     systems: Sequence[BlindSystem]
 
     def of_first_and_second(self, place: int) -> FloatArray:
         """Add up both shares."""
         system, members = self.systems[place], self.members
         told = self._between(COORDINATOR, members.second)
-        blinded = [each for each in told if each.dtype == np.uint64][-1]  # after what a masked sum tells of the dropped
+        blinded = [each for each in told if each.dtype == np.uint64][-1]  # a masked sum sends others before
         blind = next(each for each in self._draw(members.second) if each.shape == blinded.shape)
         ends = np.cumsum([each.numbers.words((1, each.entries)) for each in self.systems])
         words = np.split((blinded - blind)[:, :-1], ends[:-1], axis=1)[place]
@@ -130,7 +123,7 @@ class _Pair:
         )
 
     def of_first_and_dealer(self, place: int) -> FloatArray:
-        """Take the dealer's V off T - V."""
+        """Add the dealer's V to T - V."""
         theirs = self._symmetric(self.members.second, self.members.first, place, 0)
         return self._decode(place, self._of_first(place) + theirs + self._deal(place, self.members.second, 0))
 
@@ -177,12 +170,13 @@ class _Pair:
         return symmetric(system.numbers.unpack(words, (1, system.triangle)), system.extended)
 
     def _deal(self, place: int, other: str, mask: int) -> FloatArray:
-        """Return V of one of the two masks, which `other` was dealt."""
+        """Return V of one of the two masks, which `other` received from the dealer."""
         system = self.systems[place]
         return system.numbers.uniform_symmetric(keystreams, self._dealer_seeds(place)[mask][3], system.extended)
 
     def _dealer_seeds(self, place: int) -> list[Residues]:
-        """Return the seeds (4, 4) of both masks, which the dealer drew: for a bundle those of each mask together."""
+        """Return the seeds (4, 4) of both masks. For a bundle, the dealer drew those of all first masks before the
+        others."""
         drawn = [each for each in self._draw(self.members.dealer) if each.shape == (4, SHAPE[1])]
         drawn = drawn[-2 * len(self.systems) :]
         _, first, count = self._bundle_of(place)
@@ -196,7 +190,7 @@ class _Pair:
         return [np.split(each, of_bundle)[place - first] for each in messages]
 
     def _bundle_of(self, place: int) -> tuple[int, int, int]:
-        """Return the number of the bundle that a system is in, the place of its first system, and how many it has."""
+        """Return the number of a system's bundle, the place of the bundle's first system, and the bundle's size."""
         first = 0
         for number, bundle in enumerate(bundles_of(self.systems)):
             if place < first + len(bundle):

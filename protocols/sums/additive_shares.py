@@ -14,12 +14,12 @@ left changes who they are.
 Cost without dropouts, with k helpers and c chunks: (n + k) c + k messages, 3 hops, (n + k) d residues, and n / 64 words
 of a list for each helper. A lost helper ends the attempt, and the round is repeated with other helpers.
 
-Security. Against semi-honest parties, coordinator included. A keystream of an honest helper hides the vector of every
-site in the sum, and a helper's own mask hides its vector. To learn the vector of a site takes the coordinator and all k
-helpers. A helper answers one list in a round. It refuses a list without itself, and one of fewer sites than the run
-requires or of at most half of the sites that the run began with. If helpers receive different lists, the masks do not
-cancel, and the coordinator obtains noise. The vector of a site that arrives late stays masked, because no helper opens
-its keystream.
+Security. Against semi-honest parties, including the coordinator. A keystream of an honest helper hides the vector of
+every site in the sum, and a helper's own mask hides its vector. To learn the vector of a site takes the coordinator and
+all k helpers. A helper answers one list in a round. It refuses a list without itself, and one of fewer sites than the
+run requires or of at most half of the sites that the run began with. If helpers receive different lists, the masks do
+not cancel, and the coordinator obtains noise. The vector of a site that arrives late stays masked, because no helper
+opens its keystream.
 
 References
 ----------
@@ -45,14 +45,14 @@ from fedsvm.protocols.arithmetic.fixed_point import accumulate, add, total_of
 from fedsvm.protocols.arithmetic.flags import pack_flags, unpack_flags, word_count
 from fedsvm.protocols.sums.plain import collect_chunks
 from fedsvm.protocols.sums.ring import chunk_count, chunks
-from fedsvm.protocols.sums.secure_sum import MAX_PARTS, RESIDUE_BYTES, Cost, SecureSum
+from fedsvm.protocols.sums.secure_sum import MAX_PARTS, RESIDUE_BYTES, Cost, SecureSum, require_whole_number
 
 Helpers = Annotated[int, Ge(2), Le(MAX_PARTS), doc("For additive-shares: number of sites that help to open each sum.")]
 
 _PURPOSE = "additive shares"
 
 _AT_ONCE = 1 << 12
-"""Residues of keystreams that are expanded before they are added, to stay in the processor's cache."""
+"""Maximum number of residues of keystreams that are expanded before they are added: they fit the processor's cache."""
 
 
 @functools.lru_cache(maxsize=4)
@@ -78,10 +78,9 @@ def helpers_of(sites: tuple[str, ...], count: int) -> tuple[str, ...]:
 
 
 def additive_contribute(helpers: int, channel: Channel, vector: Residues) -> None:
-    """Run a site's part: send the masked vector, and at a helper the total of its keystreams.
+    """Run a site's part: send the masked vector, and at a helper also the total of its keystreams.
 
-    Raises StepRefused at a helper, if the coordinator asks for a sum of too few sites, or of other sites than those
-    of the round.
+    Raises StepRefused at a helper if the coordinator asks for a sum of too few sites, or for one without the helper.
     """
     chosen = helpers_of(channel.sites, helpers)
     seeds = [_seeds(channel, helper, [helper])[0] for helper in chosen if helper != channel.me]
@@ -144,9 +143,9 @@ def additive_shares(helpers: Helpers = 3) -> SecureSum:
     Raises
     ------
     ValueError
+        `helpers` is not a whole number from 2.
     """
-    if not isinstance(helpers, int) or helpers < 2:
-        raise ValueError(f"helpers must be a whole number from 2, got {helpers!r}")
+    require_whole_number("helpers", helpers, 2)
     return SecureSum(
         "additive-shares",
         functools.partial(additive_contribute, helpers),
@@ -163,7 +162,7 @@ def additive_shares(helpers: Helpers = 3) -> SecureSum:
 
 
 def _majority_of(sites: int) -> int:
-    """Return the smallest majority of so many sites."""
+    """Return the number of sites in the smallest majority."""
     return sites // 2 + 1
 
 

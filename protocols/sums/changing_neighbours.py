@@ -1,15 +1,15 @@
 """Ring sums over rings that share no edge, so that every site has other neighbours in each.
 
-The vector is split into r additive segments, all but one uniform over the whole modulus, and each goes round a ring
-of its own. The rings are edge-disjoint Hamiltonian cycles (Walecki's construction). There are (n - 1) // 2 of them over
-n sites. With the schedule of the protocol's paper, three colluders suffice.
+Each site splits its vector into r additive segments, all but one uniform over the whole modulus. Each segment is summed
+around another ring. The rings are edge-disjoint Hamiltonian cycles (Walecki's construction); over n sites there are
+(n - 1) // 2 of them. With the schedule of the protocol's paper, three colluders suffice to learn a vector.
 
-Cost: r n messages a chunk and one for the sum; n + 1 hops, and 2 (r - 1) for each chunk but the first; (r n + 1) d
-residues.
+Cost: r n messages for each chunk and one for the sum; n + 1 hops, and 2 (r - 1) more for each chunk except the first;
+(r n + 1) d residues.
 
-Security. Against semi-honest parties. A site has 2 r different neighbours, and all of them together learn its vector;
-2 r - 1 do not, since the segment between two of them that do not collude is uniform to the others. The initiator of all
-rings is one site, which reveals only the sum of the segments' sums.
+Security. Against semi-honest parties. A site has 2 r different neighbours, and only all of them together learn its
+vector: if one does not collude, the segment that goes to or from it is uniform to the others. One site is the initiator
+of all rings, and reveals only the total of their sums.
 
 References
 ----------
@@ -29,8 +29,16 @@ from fedsvm.federation.arrays import Residues
 from fedsvm.federation.channel.interface import Channel
 from fedsvm.federation.transport.keys import COORDINATOR
 from fedsvm.protocols.arithmetic.fixed_point import accumulate
-from fedsvm.protocols.sums.ring import chunk_count, chunks, random_chunks, ring_reveal, ring_sends_to, round_the_rings
-from fedsvm.protocols.sums.secure_sum import MAX_PARTS, RESIDUE_BYTES, Cost, SecureSum
+from fedsvm.protocols.sums.ring import (
+    chunk_count,
+    chunks,
+    exchange_cost,
+    random_chunks,
+    ring_reveal,
+    ring_sends_to,
+    round_the_rings,
+)
+from fedsvm.protocols.sums.secure_sum import MAX_PARTS, Cost, SecureSum, require_whole_number
 
 Rings = Annotated[
     int,
@@ -56,21 +64,21 @@ def changing_neighbours_contribute(rings: int, channel: Channel, vector: Residue
 
 
 def edge_disjoint_rings(sites: tuple[str, ...], rings: int) -> list[tuple[str, ...]]:
-    """Return Hamiltonian cycles of the complete graph over the sites, no two of which share an edge.
+    """Return edge-disjoint Hamiltonian cycles of the complete graph over the sites.
 
-    The first site stays in place; the others, in a circle, are visited in a zigzag j, j + 1, j - 1, j + 2, … that
-    starts one further in each ring.
+    Each begins with the first site. The others form a circle, which ring j visits in the zigzag j, j + 1, j - 1,
+    j + 2, ….
 
     Parameters
     ----------
     sites : tuple of str
     rings : int
-        How many, at most (n - 1) // 2.
+        The number of cycles, at most (n - 1) // 2.
 
     Returns
     -------
     list of tuple of str
-        Each with the first site first.
+        The sites of each cycle, in its order.
     """
     first, *circle = sites
     count = len(circle)
@@ -81,20 +89,15 @@ def edge_disjoint_rings(sites: tuple[str, ...], rings: int) -> list[tuple[str, .
 def changing_neighbours_cost(rings: int, sites: int, shape: tuple[int, int]) -> Cost:
     """Return the cost: all rings at the same time, and then the sum.
 
-    A site has a chunk of all rings before the next of any, and its places in two rings differ by 2 (r - 1) at most:
-    by so many hops each further chunk comes later.
+    A site serves a chunk of all rings before the next chunk of any. Its positions in two rings differ by at most
+    2 (r - 1), so each further chunk is that many hops later.
     """
-    limbs, length = shape
-    count = chunk_count(length)
-    return Cost(
-        messages=rings * sites * count + 1,
-        hops=sites + 1 + 2 * (rings - 1) * (count - 1) if count else 1,
-        payload_bytes=(rings * sites + 1) * limbs * length * RESIDUE_BYTES,
-    )
+    delay = 2 * (rings - 1) * (chunk_count(shape[1]) - 1)
+    return exchange_cost(rings * sites, sites + 1 + delay, shape)
 
 
 def changing_neighbours_sends_to(rings: int, me: str, sites: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the successor in each ring, and for the first site the coordinator."""
+    """Return the successors of a site in all rings, and for the first site also the coordinator."""
     return tuple(dict.fromkeys(peer for ring in edge_disjoint_rings(sites, rings) for peer in ring_sends_to(me, ring)))
 
 
@@ -113,9 +116,9 @@ def changing_neighbours(rings: Rings = 2) -> SecureSum:
     Raises
     ------
     ValueError
+        `rings` is not a whole number from 1.
     """
-    if not isinstance(rings, int) or rings < 1:
-        raise ValueError(f"rings must be a whole number from 1, got {rings!r}")
+    require_whole_number("rings", rings, 1)
     return SecureSum(
         "changing-neighbours",
         functools.partial(changing_neighbours_contribute, rings),

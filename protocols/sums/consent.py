@@ -1,11 +1,12 @@
 """A site's consent in a round of a masked sum: what it has helped to open, and therefore refuses.
 
-A coordinator that gives sites unequal lists of dropouts could have each pairwise mask opened by one site or the other,
-and own masks by others still. It would open the sum of few sites, though every list has a threshold of them. So where
-sites are missing, or a site does not see all others, some sites confirm one list: each seals the digest of it for every
-other site, and a site opens shares only after a threshold of them sealed the digest of its own list. Two lists with a
-threshold each have an honest confirming site in common if twice the threshold exceeds the number of these and colluders
-together, and a site seals one list only. So all honest sites that open shares have the same list.
+A coordinator could send sites unequal lists of dropouts. Some sites would then open each pairwise mask, and others the
+own masks. The coordinator would learn the sum of few sites, although every list has a threshold of them.
+
+So if sites are missing, or a site does not see all others, some sites confirm one list. Each seals the digest of its
+list for every other site. A site opens shares only after a threshold of them sealed the digest of its own list, and it
+seals one list only. If twice the threshold exceeds the number of confirming sites and colluders together, two lists
+with a threshold each have an honest confirming site in common. So all honest sites that open shares have the same list.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from dataclasses import dataclass
 from fedsvm.federation.errors import StepRefused
 
 MISSING, OPEN, LIST = range(3)
-"""The requests of a coordinator: seeds shared with the missing sites, or shares of the others' own masks. Between them
-a digest of the list of sites in the sum."""
+"""The requests of a coordinator: seeds shared with missing sites, shares of the others' own masks, and a digest of the
+list of sites in the sum."""
 
 
 @dataclass
@@ -27,12 +28,13 @@ class Consent:
     Attributes
     ----------
     me : str
+        The site.
     group : tuple of str
-        Its neighbourhood, itself included.
+        Its neighbourhood, including itself.
     threshold : int
-        How many of the group must be in the sum, and how many sites must confirm the list.
-    missing : frozenset of str
-        Whose pairwise seeds it gave away.
+        The minimum number of sites of the group in the sum, and of sites that confirm the list.
+    missing : frozenset of str, default empty
+        The sites with which it shares seeds that it sent to the coordinator.
     listed : bytes, default b""
         The digest of the list of sites in the sum that it sealed for the others.
     opened : bool, default False
@@ -52,14 +54,14 @@ class Consent:
         Parameters
         ----------
         stage : int
-            One of the three.
+            The request: MISSING, OPEN or LIST.
         present : frozenset of str
-            Who of the group is in the sum, according to the coordinator.
+            The sites of the group that are in the sum, according to the coordinator.
 
         Raises
         ------
         StepRefused
-            For what would open both masks of a peer, or a sum of too few.
+            The request would open both masks of a peer, or a sum of too few sites.
         """
         gone = frozenset(self.group) - present
         if self.me in gone:
@@ -78,14 +80,14 @@ class Consent:
         self.opened = stage == OPEN
 
     def confirm(self, listed: bytes, digests: Sequence[bytes]) -> None:
-        """Compare the list by which it is asked to open shares with what others sealed.
+        """Compare the list by which this site is asked to open shares with the lists of others.
 
         Parameters
         ----------
         listed : bytes
-            The digest of the list that it opens shares by.
+            The digest of this site's list.
         digests : sequence of bytes
-            What the other confirming sites sealed for it.
+            The digests that the other confirming sites sealed for it.
 
         Raises
         ------

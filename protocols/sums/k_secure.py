@@ -2,16 +2,17 @@
 
 Each site splits its vector into k additive segments, all but one uniform over the whole modulus, keeps one, and sends
 the others to k - 1 different sites. Every site then adds what it kept and what it received, and these blocks go through
-the ring sum. The papers leave out that segments must be residues: parts that are merely smaller numbers let a coalition
-estimate the whole.
+the ring sum. The papers do not mention that segments must be residues: if they are merely smaller numbers, a coalition
+can estimate the vector.
 
-Cost: of each chunk n (k - 1) messages for the segments and n for the ring, and one for the sum; n + 2 hops;
-(n k + 1) d residues.
+Cost: n k messages for each chunk, n (k - 1) of these for the segments, and one for the sum; n + 2 hops; (n k + 1) d
+residues.
 
-Security. Against semi-honest parties. To learn a site's vector takes its two ring neighbours, who know its block, and
-every site it sent a segment to or received one from: what they did not all see is uniform to the others. Segments go to
-sites at distances 2, 3, … along the ring, so that partners are new parties and not the ring neighbours again; k = n
-sends one to everyone and stands up to n - 2 colluders, beyond which the sum itself gives the last input away.
+Security. Against semi-honest parties. To learn a site's vector takes its two ring neighbours, which know its block, and
+every site to which it sent a segment or from which it received one. If one of these does not collude, the vector is
+uniform to the others. Segments go to sites at distances 2, 3, … along the ring, so that these sites are others than the
+ring neighbours. With k = n a site sends a segment to every other, and the protocol withstands n - 2 colluders; n - 1
+learn the last input from the sum itself.
 
 References
 ----------
@@ -31,8 +32,8 @@ from fedsvm.federation.arrays import Residues
 from fedsvm.federation.channel.interface import Channel
 from fedsvm.federation.transport.keys import COORDINATOR
 from fedsvm.protocols.arithmetic.fixed_point import accumulate
-from fedsvm.protocols.sums.ring import chunk_count, chunks, random_chunks, ring_reveal, ring_sends_to, round_the_rings
-from fedsvm.protocols.sums.secure_sum import MAX_PARTS, RESIDUE_BYTES, Cost, SecureSum
+from fedsvm.protocols.sums.ring import chunks, exchange_cost, random_chunks, ring_reveal, ring_sends_to, round_the_rings
+from fedsvm.protocols.sums.secure_sum import MAX_PARTS, Cost, SecureSum, require_whole_number
 
 MIN_SITES = 3
 
@@ -56,9 +57,10 @@ def k_secure_contribute(segments: int, channel: Channel, vector: Residues) -> No
 
 
 def _with_segments(channel: Channel, owners: Sequence[str], block: Residues) -> Iterator[Residues]:
-    """Yield the chunks of a block, each as soon as the segments of others are added.
+    """Yield the chunks of a block, each as soon as the segments of other sites are added.
 
-    All that comes from one peer comes in order: from the predecessor in the ring first the whole of its segment.
+    The arrays of one peer arrive in the order in which it sent them. So the whole segment of the predecessor in the
+    ring must be received before the first chunk of the ring.
     """
     predecessor = channel.sites[channel.sites.index(channel.me) - 1]
     for chunk in chunks(block) if predecessor in owners else ():
@@ -71,7 +73,7 @@ def _with_segments(channel: Channel, owners: Sequence[str], block: Residues) -> 
 
 
 def distances(sites: int, segments: int) -> list[int]:
-    """Return how far along the ring each segment goes.
+    """Return the distance along the ring from a site to the receiver of each of its segments.
 
     Parameters
     ----------
@@ -82,7 +84,7 @@ def distances(sites: int, segments: int) -> list[int]:
     Returns
     -------
     list of k - 1 int
-        The ring neighbours' distances, 1 and n - 1, are the last.
+        The distances of the ring neighbours, 1 and n - 1, are the last.
     """
     return [*range(2, sites - 1), 1, sites - 1][: segments - 1]
 
@@ -99,7 +101,7 @@ def partners(sites: int, segments: int) -> set[int]:
     Returns
     -------
     set of int
-        Distances along the ring from the site.
+        The distances of its members along the ring from the site.
     """
     sent = set(distances(sites, segments))
     return sent | {sites - distance for distance in sent} | {1, sites - 1}
@@ -107,17 +109,11 @@ def partners(sites: int, segments: int) -> set[int]:
 
 def k_secure_cost(segments: int, sites: int, shape: tuple[int, int]) -> Cost:
     """Return the cost: the segments, in one hop, and then a ring."""
-    limbs, length = shape
-    count = chunk_count(length)
-    return Cost(
-        messages=sites * segments * count + 1,
-        hops=sites + 2 if count else 1,
-        payload_bytes=(sites * segments + 1) * limbs * length * RESIDUE_BYTES,
-    )
+    return exchange_cost(sites * segments, sites + 2, shape)
 
 
 def k_secure_sends_to(segments: int, me: str, sites: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the sites that receive a segment, and those of the ring."""
+    """Return the sites to which a site sends a segment, and the parties to which it sends in the ring sum."""
     position = sites.index(me)
     ahead = (sites[(position + distance) % len(sites)] for distance in distances(len(sites), segments))
     return tuple(dict.fromkeys((*ahead, *ring_sends_to(me, sites))))
@@ -138,9 +134,9 @@ def k_secure(segments: Segments = 3) -> SecureSum:
     Raises
     ------
     ValueError
+        `segments` is not a whole number from 2.
     """
-    if not isinstance(segments, int) or segments < 2:
-        raise ValueError(f"segments must be a whole number from 2, got {segments!r}")
+    require_whole_number("segments", segments, 2)
     return SecureSum(
         "k-secure",
         functools.partial(k_secure_contribute, segments),

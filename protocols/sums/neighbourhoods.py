@@ -1,10 +1,10 @@
 """The neighbourhoods of a masked sum: which sites share masks and secrets.
 
-Up to 51 sites all are neighbours of all. Beyond, each has 50: the nearest on a circle in an order that is hashed from
-the keys of all sites. Each site draws its own keys for a run, so nobody alone chooses who its neighbours are. A
-coordinator that works with sites can have these draw their keys last, and again and again: k trials gain log2(k) bits.
-It may say that sites dropped; the others keep their order on the circle. The first 51 on the circle confirm the list of
-sites in the sum to all. `DropoutThreshold` counts colluders as if all of them were where they do most harm.
+Up to 51 sites all are neighbours of all. With more, each has 50 neighbours: the nearest on a circle, whose order is
+hashed from the keys of all sites. Each site draws its own keys for a run, so no party alone chooses its neighbours.
+Sites that collude with the coordinator can draw their keys last and repeatedly: k trials gain log2(k) bits. The
+coordinator may claim that sites dropped; the others keep their order on the circle. The first 51 sites on the circle
+confirm the list of sites in the sum to all. `DropoutThreshold` assumes that all colluders are in the worst places.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ import numpy as np
 from fedsvm.federation.arrays import IntArray
 
 MAX_NEIGHBOURS = 50
-"""Of a site; all others, where there are no more."""
+"""Maximum number of neighbours of a site; with no more than 51 sites all others are neighbours."""
 
 _MAX_GROUP = MAX_NEIGHBOURS + 1
 
 
 class Neighbourhoods:
-    """Each site and its neighbours; who is in whose neighbourhood is mutual.
+    """The neighbours of each site. Being neighbours is mutual.
 
     Parameters
     ----------
     sites : tuple of str
-        In ring order.
+        The sites in ring order.
     seed : bytes, default b""
-        What all parties drew together; of no effect up to 51 sites.
+        The seed that all parties drew together. It has no effect up to 51 sites.
     """
 
     def __init__(self, sites: tuple[str, ...], seed: bytes = b"") -> None:
@@ -63,23 +63,24 @@ class Neighbourhoods:
 
     @functools.cached_property
     def numbers(self) -> dict[str, int]:
-        """The place of every site in the ring."""
+        """The position of every site in the ring."""
         return {site: number for number, site in enumerate(self._sites)}
 
     @functools.cached_property
     def members(self) -> IntArray:
-        """(n, m): the neighbourhood of every site, by numbers."""
+        """The neighbourhood of every site as ring positions; an array of shape (n, m)."""
         return np.array([[self.numbers[peer] for peer in group] for group in self.all.values()])
 
     @functools.cached_property
     def place(self) -> IntArray:
-        """(n,): of every site, its place in its own neighbourhood."""
+        """The position of every site in its own neighbourhood; an array of shape (n,)."""
         place: IntArray = np.argmax(self.members == np.arange(len(self._sites))[:, None], axis=1)
         return place
 
     @functools.cached_property
     def place_at(self) -> IntArray:
-        """(n, m): of every site, its place in the neighbourhood of each of its own, in order."""
+        """The position of every site in the neighbourhoods of its own neighbourhood's sites; an array of shape (n,
+        m)."""
         places = [{peer: place for place, peer in enumerate(group.tolist())} for group in self.members]
         return np.array([[places[peer][site] for peer in group.tolist()] for site, group in enumerate(self.members)])
 
@@ -101,15 +102,15 @@ def neighbourhood(sites: tuple[str, ...], site: str, seed: bytes = b"") -> tuple
 class DropoutThreshold:
     """The sites that must remain in the rounds of a run.
 
-    They are counted from the sites that the run began with. Counted from those of a round, they would sink with every
-    site that drops, down to two.
+    Thresholds are fractions of the sites that the run began with. As fractions of a round's sites, they would decrease
+    with every site that drops, down to two.
 
     Parameters
     ----------
     fraction : float
-        Which part of the sites, and of a neighbourhood, must remain.
+        The minimum fraction of the sites, and of a neighbourhood, that must remain.
     run_sites : int
-        How many sites the run began with.
+        The number of sites that the run began with.
     """
 
     fraction: float
@@ -117,9 +118,9 @@ class DropoutThreshold:
 
     @property
     def neighbourhood(self) -> int:
-        """Sites of a neighbourhood that must remain.
+        """The minimum number of sites of a neighbourhood that must remain.
 
-        Where not all are neighbours, 31 of 51 must, whatever the fraction: with fewer a coordinator that lies could
+        If not all sites are neighbours, 31 of 51 must, whatever the fraction: with fewer a coordinator that lies could
         exclude sites from the sum that are on the confirmed list.
         """
         threshold = self._part_of(self._members)
@@ -127,7 +128,8 @@ class DropoutThreshold:
 
     @property
     def run(self) -> int:
-        """Sites of a run that must remain: the fraction of all, and as many as a neighbourhood needs."""
+        """The minimum number of sites of a run that must remain: the fraction of all, and enough for a
+        neighbourhood."""
         return max(self._part_of(self.run_sites), self.neighbourhood)
 
     @property
@@ -153,5 +155,5 @@ class DropoutThreshold:
         return min(self.run_sites, _MAX_GROUP)
 
     def _part_of(self, sites: int) -> int:
-        """Return how many of so many sites must remain, two at least."""
+        """Return the number of sites that must remain of this many, at least two."""
         return max(2, math.ceil(self.fraction * sites - 1e-9))

@@ -1,4 +1,4 @@
-"""The sum that hides nothing: every site sends its vector to the coordinator. The one to compare with.
+"""The sum that hides nothing, for comparison: every site sends its vector to the coordinator.
 
 Cost: n messages a chunk, 1 hop, n * d residues.
 
@@ -24,7 +24,7 @@ def plain_contribute(channel: Channel, vector: Residues) -> None:
 
 
 def plain_reveal(channel: Channel, shape: tuple[int, int]) -> Residues:
-    """Run the coordinator's part: add what the sites send, without those that are lost or late."""
+    """Run the coordinator's part: add the vectors of all sites that are neither lost nor late."""
     total = np.zeros(shape, dtype=np.uint64)
     parts, whole = collect_chunks(channel, shape)
     for chunk, of_part in zip(chunks(total), parts, strict=True):
@@ -34,18 +34,18 @@ def plain_reveal(channel: Channel, shape: tuple[int, int]) -> Residues:
 
 
 def collect_chunks(channel: Channel, shape: tuple[int, int]) -> tuple[list[dict[str, Residues]], list[str]]:
-    """Collect what every site sends of a vector, by chunk, and the sites that sent all of it.
+    """Collect the vectors of all sites by chunks. Sites that are lost or late are left out.
 
     Parameters
     ----------
     channel : Channel
     shape : (limbs, d)
-        Of the vectors.
+        The shape of the vectors.
 
     Returns
     -------
     list of dict of str to Residues of shape (limbs, at most CHUNK), list of str
-        Those that came, a dict for each chunk; the sites whose chunks all came, in ring order.
+        For each chunk, the arrays that arrived, by site. The sites whose chunks all arrived, in ring order.
     """
     parts: list[dict[str, Residues]] = []
     whole = list(channel.sites)

@@ -1,8 +1,8 @@
-"""The secure sums of this installation, by the name a scenario calls them, and what they can be told.
+"""The secure sums of this installation, by their names in scenarios.
 
-Another package adds its own by an entry point of the group `fedsvm.sums` whose name is the sum's and whose object is a
-`SecureSum`. It must be installed wherever a site runs: a coordinator names a sum, and cannot send one. The names of
-ours stay ours.
+Another package registers its sum by an entry point of the group `fedsvm.sums`. The entry point has the name of the sum,
+and its object is a `SecureSum`. The package must be installed at every site, since a coordinator names a sum and cannot
+send one. An entry point cannot replace a sum of this project.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ OWN_SUMS: Mapping[str, Callable[..., SecureSum]] = MappingProxyType(
         "additive-shares": additive_shares,
     }
 )
-"""The sums of this project. The annotated parameters of each are the settings that a scenario may have for it."""
+"""The sums of this project. The annotated parameters of each are its settings in scenarios."""
 
 DEFAULT_SUM = "ring"
-"""The sum of scenarios that name none."""
+"""The sum of a scenario that names none."""
 
 DROPOUT_SUM = "masked"
-"""The sum that goes on if sites drop out in the middle of it."""
+"""The sum that continues if sites drop out during it."""
 
 CAREFUL_SUMS: Mapping[str, Mapping[str, float]] = {
     "masked": {"min_sites": 3, "threshold": 0.6},
     "k-secure": {"min_sites": 4, "segments": 3},
 }
-"""Sums that a careful site allows, each with the minimum of its settings and of the sites in it."""
+"""The sums that a careful site allows, each with the minimum of its settings and of its number of sites."""
 
 
 def _itself(make: Callable[..., SecureSum]) -> Callable[..., SecureSum]:

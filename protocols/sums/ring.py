@@ -1,23 +1,23 @@
 """The secure sum on a ring.
 
-The initiator draws R uniform over the whole modulus and sends R + v1 to its successor; each site adds its vector and
-passes it on; the initiator takes R off what comes back and reveals the sum to the coordinator. Long vectors go round
-in chunks, so that the hops of one chunk overlap with those of the next.
+The initiator draws R uniformly over the whole modulus and sends R + v1 to its successor. Each site adds its vector and
+sends the result to its own successor. The initiator subtracts R from the last result and sends the sum to the
+coordinator. Long vectors go round in chunks, so that the hops of one chunk overlap with those of the next.
 
-The sum is revealed in one message: all of it or, when the initiator is lost, nothing, so that the sum over the other
-sites may be revealed instead.
+The sum is revealed in one message. If the initiator is lost, nothing is revealed, so the sum over the other sites may
+be revealed instead.
 
-Cost: n messages a chunk and one for the sum, n + 1 hops, (n + 1) * d residues.
+Cost: n messages for each chunk and one for the sum, n + 1 hops, (n + 1) * d residues.
 
-With `verify`, a sum that is public, such as a model's weights, goes round once more. The second site is the initiator
-then, and passes the sum on to all. Each site compares it with the digest of what the coordinator opened, which takes no
-part in this pass. Further cost: n messages a chunk and n - 1 for the sum, (2 n - 1) * d residues, and of each site
-an empty message and a digest.
+With `verify`, a public sum such as a model's weights goes round once more. The second site is then the initiator, and
+sends the sum along the ring to all. The coordinator takes no part in this pass. Each site compares the sum with the
+digest of the coordinator's sum. Additional cost: n messages for each chunk and n - 1 for the sum, (2 n - 1) * d
+residues, and for each site an empty message and a digest.
 
-Security. Against semi-honest parties, everything a single site sees is uniform whatever the inputs are. The two ring
-neighbours of a site learn its vector together, by subtraction, and nothing smaller does; the initiator is no
-exception, for its neighbours hold R + v1 and R + S, and S is public. With two sites the initiator would learn the
-other's vector from the sum, so three is the fewest.
+Security. Against semi-honest parties. Each site alone sees uniform numbers, whatever the inputs are. The two ring
+neighbours of a site together learn its vector by subtraction, and no smaller coalition does. This includes the
+initiator, because its neighbours hold R + v1 and R + S, and S is public. With two sites the initiator would learn the
+other's vector from the sum, so the protocol needs three.
 
 References
 ----------
@@ -42,7 +42,7 @@ from fedsvm.protocols.ring_broadcast import pass_on
 from fedsvm.protocols.sums.secure_sum import RESIDUE_BYTES, Cost, SecureSum
 
 CHUNK = 1 << 16
-"""Residues a message carries at most, for each limb."""
+"""Maximum number of residues of a message, for each limb."""
 
 
 def ring_contribute(channel: Channel, vector: Residues) -> None:
@@ -55,25 +55,25 @@ def ring_contribute(channel: Channel, vector: Residues) -> None:
 def round_the_rings(
     channel: Channel, rings: Sequence[tuple[str, ...]], vectors: Sequence[Iterable[Residues]], shape: Sequence[int]
 ) -> Residues | None:
-    """Add vectors to what goes round rings, all of which begin with one site and are gone round at the same time.
+    """Sum vectors around several rings at the same time. All rings begin with the same site.
 
-    Chunk by chunk a site serves first the ring in which it comes first, so that no ring waits for another: a chunk of a
-    single one is back after n hops.
+    For each chunk, a site serves the rings in the order of its positions in them, so that no ring waits for another.
+    With a single ring, a chunk is back after n hops.
 
     Parameters
     ----------
     channel : Channel
     rings : sequence of tuple of str
-        All sites, in the order in which each goes round.
+        The order of all sites in each ring.
     vectors : sequence of iterable of Residues of shape (limbs, at most CHUNK)
-        What this site adds in each ring, by chunks.
+        The vector that this site adds in each ring, by chunks.
     shape : (limbs, d)
-        Of each vector.
+        The shape of each vector.
 
     Returns
     -------
     Residues of shape (limbs, d), or None
-        At the first site the sum over all rings; None elsewhere.
+        The sum over all rings, at the first site; None at the others.
     """
     if channel.me == rings[0][0]:
         return _begin_rings(channel, rings, vectors, shape)
@@ -88,7 +88,7 @@ def round_the_rings(
 def _begin_rings(
     channel: Channel, rings: Sequence[tuple[str, ...]], vectors: Sequence[Iterable[Residues]], shape: Sequence[int]
 ) -> Residues:
-    """Mask each chunk, and take the masks off what comes back."""
+    """Send each chunk masked around its ring, and subtract the masks from the results."""
     total = np.zeros(shape, dtype=np.uint64)
     for ring, vector in zip(rings, vectors, strict=True):
         for chunk, own in zip(chunks(total), vector, strict=True):
@@ -108,17 +108,36 @@ def ring_reveal(channel: Channel, shape: tuple[int, int]) -> Residues:
 
 def ring_cost(sites: int, shape: tuple[int, int]) -> Cost:
     """Return the cost: n messages around the ring for each chunk, and one to the coordinator."""
+    return exchange_cost(sites, sites + 1, shape)
+
+
+def exchange_cost(vectors: int, hops: int, shape: tuple[int, int]) -> Cost:
+    """Return the cost of vectors sent between sites by chunks, and of the sum, which one site sends to the coordinator.
+
+    Parameters
+    ----------
+    vectors : int
+        The number of vectors that are sent between sites.
+    hops : int
+        The number of hops, unless the vectors are empty.
+    shape : (limbs, d)
+        The shape of each vector.
+
+    Returns
+    -------
+    Cost
+    """
     limbs, length = shape
     count = chunk_count(length)
     return Cost(
-        messages=sites * count + 1,
-        hops=sites + 1 if count else 1,
-        payload_bytes=(sites + 1) * limbs * length * RESIDUE_BYTES,
+        messages=vectors * count + 1,
+        hops=hops if count else 1,
+        payload_bytes=(vectors + 1) * limbs * length * RESIDUE_BYTES,
     )
 
 
 def ring_open(channel: Channel, vector: Residues) -> Residues:
-    """Run a site's part of opening the sum at all sites: the second site is the initiator, and passes the sum on.
+    """Run a site's part of opening the sum at all sites. The second site is the initiator, and sends the sum to all.
 
     Each site has the neighbours that it has in `ring_contribute`.
     """
@@ -128,7 +147,7 @@ def ring_open(channel: Channel, vector: Residues) -> Residues:
 
 
 def ring_open_cost(sites: int, shape: tuple[int, int]) -> Cost:
-    """Return the cost of `ring_open`. Its hops include those of the sum before, until the last site has the sum."""
+    """Return the cost of `ring_open`. Its hops include those of the ring sum before it."""
     limbs, length = shape
     count = chunk_count(length)
     messages, residues = sites * count + sites - 1, (2 * sites - 1) * limbs * length
@@ -198,7 +217,7 @@ def random_chunks(channel: Channel, vector: Residues) -> Iterator[Residues]:
 
 
 def ring_sends_to(me: str, sites: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the successor, and for the first site the coordinator."""
+    """Return the successor of a site, and for the first site also the coordinator."""
     successor = sites[(sites.index(me) + 1) % len(sites)]
     return (successor, COORDINATOR) if me == sites[0] else (successor,)
 
@@ -222,7 +241,7 @@ def ring(verify: Verify = False) -> SecureSum:
     Parameters
     ----------
     verify : bool, default False
-        Whether all sites open a public sum too, and compare it with the coordinator's.
+        Whether all sites also open each public sum, and compare it with the coordinator's.
 
     Returns
     -------
@@ -231,6 +250,7 @@ def ring(verify: Verify = False) -> SecureSum:
     Raises
     ------
     ValueError
+        `verify` is not a boolean.
     """
     if verify not in (False, True):
         raise ValueError(f"verify must be true or false, got {verify!r}")

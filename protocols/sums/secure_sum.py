@@ -1,7 +1,7 @@
-"""The contract of all secure sums: the same integers in and out, whatever protocol adds them.
+"""The interface of all secure sums: the same integers in and out, whichever protocol adds them.
 
-A protocol is two straight-line functions over a channel, one for a site and one for the coordinator, and the cost
-they promise. Here they are joined with the fixed-point encoding to what the federation uses.
+A protocol consists of two straight-line functions over a channel, one for a site and one for the coordinator, and a
+formula for its cost. `SecureSum` combines them with the fixed-point encoding.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ RESIDUE_BYTES = 8
 _DIGEST_BYTES = 32
 
 MAX_PARTS = 10_000
-"""Segments of a vector, or rings: as many as a federation has sites."""
+"""Maximum number of segments of a vector, of rings or of helpers: the maximum number of sites of a federation."""
 
 
 @dataclass(frozen=True)
@@ -35,10 +35,11 @@ class Cost:
     Attributes
     ----------
     messages : int
+        The number of messages.
     hops : int
-        Messages on the critical path, each of which waits for the one before.
+        The number of messages on the critical path, each of which waits for the one before.
     payload_bytes : int
-        Of all arrays.
+        The total size of all arrays.
     """
 
     messages: int
@@ -53,36 +54,39 @@ class SecureSum:
     Attributes
     ----------
     name : str
-        What scenarios and orders call it.
+        Its name in scenarios and orders.
     contribute_residues : callable
         The site's part, given its channel and its Residues of shape (limbs, d).
     reveal_residues : callable
         The coordinator's part, given its channel and that shape; returns the sum of the residues.
     cost_of : callable
-        The `Cost` by the formula, given the number of sites and the shape.
+        Returns the `Cost` by the formula, given the number of sites and the shape.
     smallest_coalition : callable
-        How many sites, with the coordinator, it takes to learn the input of another from a sum that no site dropped
-        from, given the number of sites. One less than all always do, from the sum itself.
+        Returns the minimum number of sites that, together with the coordinator, learn the input of another site from a
+        sum in which no site dropped, given the number of sites. All other sites always learn it from the sum itself.
     min_sites : int, default 1
-        With fewer it would hide nothing, or cannot run.
+        The minimum number of sites. With fewer the protocol would hide nothing, or could not run.
     discloses : {"sum", "value"}, default "sum"
-        "value" where the coordinator sees each site's own. A sum that shows inputs to a site is none of this contract.
+        "value" if the coordinator sees each site's input. A sum that shows inputs to a site does not fit this
+        interface.
     needs_pairwise_keys : bool, default False
-        Whether sites share secrets two by two.
+        Whether every two sites share secrets.
     options : mapping of str to float, default {}
-        What every party must know besides the name.
-    min_remaining : callable, default 1 of any number
-        How many of the sites that a run begins with must remain, by their number; with fewer it reveals no sum.
-    withstands : callable, default all
-        How many sites may work with a coordinator that lies about which sites are in the sum, by their number.
-    sends_to : callable, default nobody
-        The parties that a site sends to, given its name and all sites. It connects to them before it has anything to
-        send, and to others when it first does.
+        The options that every party must know in addition to the name.
+    min_remaining : callable, default 1
+        Returns the minimum number of sites that must remain, given the number that a run begins with. With fewer the
+        protocol reveals no sum.
+    withstands : callable, default all sites
+        Returns the maximum number of sites that may collude with a coordinator that lies about which sites are in the
+        sum, given the number of sites.
+    sends_to : callable, default no party
+        Returns the parties that a site sends to, given its name and all sites. The site connects to these before it has
+        anything to send. It connects to any other party when it first sends to it.
     open_at_sites : callable, optional
         The site's part of opening the same sum at all sites, without the coordinator, given its channel and its
-        Residues; returns the sum of the residues. Of a sum whose public values the sites verify.
+        Residues; returns the sum of the residues. Only for a protocol with which sites verify public sums.
     cost_at_sites : callable, optional
-        The `Cost` of that, as in `cost_of`.
+        Returns the `Cost` of `open_at_sites`, given the same as `cost_of`.
     """
 
     name: str
@@ -102,7 +106,7 @@ class SecureSum:
 
     @property
     def described(self) -> str:
-        """The name, with the options in brackets where there are any."""
+        """The name, followed by the options in parentheses, if there are any."""
         options = ", ".join(f"{name} = {value}" for name, value in self.options.items())
         return f"{self.name} ({options})" if options else self.name
 
@@ -114,13 +118,14 @@ class SecureSum:
     def isolating(self, sites: int) -> int:
         """Return the minimum number of sites that, with the coordinator, may learn another site's input.
 
-        All others do, by the sum; `smallest_coalition` does; and where a sum goes on without some sites, as many as it
-        takes to reveal it do, of one that was given up.
+        There are three ways. `smallest_coalition` sites learn it from the protocol. All other sites learn it from the
+        sum. If the protocol continues without dropped sites, `min_remaining` sites learn the input of a site that the
+        coordinator declares dropped.
 
         Parameters
         ----------
         sites : int
-            How many take part.
+            The number of sites that take part.
 
         Returns
         -------
@@ -136,9 +141,9 @@ class SecureSum:
         ----------
         value : float64 array of any shape
         bound : float
-            No entry of the sum exceeds it in size; math.inf where nothing is known.
+            An upper bound of the absolute value of each entry of the sum; math.inf if none is known.
         sites : int
-            How many take part.
+            The number of sites that take part.
 
         Returns
         -------
@@ -147,7 +152,7 @@ class SecureSum:
         Raises
         ------
         BoundExceeded
-            For a value that is not finite or beyond the bound.
+            A value is not finite, or beyond the bound.
         """
         return FixedPoint.for_bound(bound, sites).encode(value)
 
@@ -158,9 +163,9 @@ class SecureSum:
         ----------
         residues : Residues of shape (limbs, d)
         shape : sequence of int
-            Of the values.
+            The shape of the values.
         bound, sites : float, int
-            As in `encoded`.
+            As in `encode`.
 
         Returns
         -------
@@ -171,17 +176,17 @@ class SecureSum:
     def contribute(self, channel: Channel, residues: Residues, receiver: str = COORDINATOR) -> Residues | None:
         """Run the site's part.
 
-        A site that receives the sum adds a blind to what it puts in, uniform over the whole modulus, so that the sum
-        which the coordinator forwards to it says nothing to anybody else. It speaks first, by an array of no columns:
-        the coordinator can send to a site only over a connection that the site made, and that stands.
+        A site that receives the sum adds a blind to its input, uniform over the whole modulus. So the sum that the
+        coordinator forwards to it reveals nothing to anybody else. The site first sends an array without columns,
+        because the coordinator can send only over an open connection that the site made.
 
         Parameters
         ----------
         channel : Channel
         residues : Residues of shape (limbs, d)
-            What the site puts in.
+            The site's input.
         receiver : str, default the coordinator
-            Who learns the sum: the coordinator, or one of the sites.
+            The party that learns the sum: the coordinator, or one of the sites.
 
         Returns
         -------
@@ -197,14 +202,13 @@ class SecureSum:
         return subtract(channel.receive(COORDINATOR, residues.shape), blind)
 
     def forward(self, channel: Channel, shape: tuple[int, int], receiver: str = COORDINATOR) -> Residues | None:
-        """Run the coordinator's part in residues: keep the sum, or send it, still blinded, to the site that receives
-        it.
+        """Run the coordinator's part in residues: return the sum, or forward it, still blinded, to its receiver.
 
         Parameters
         ----------
         channel : Channel
         shape : (limbs, d)
-            Of the residues.
+            The shape of the residues.
         receiver : str, default the coordinator
             As in `contribute`.
 
@@ -222,23 +226,23 @@ class SecureSum:
     def verify(self, channel: Channel, residues: Residues) -> Residues | None:
         """Run the site's part of verifying a sum that the coordinator opened: open it again, and compare digests.
 
-        Each site says that it has the sum before the coordinator sends the digest.
+        The coordinator sends the digest only after each site has confirmed that it has the sum.
 
         Parameters
         ----------
         channel : Channel
         residues : Residues of shape (limbs, d)
-            What the site put in.
+            The site's input.
 
         Returns
         -------
         Residues of shape (limbs, d), or None
-            The sum; None where the protocol verifies nothing.
+            The sum; None if the protocol verifies nothing.
 
         Raises
         ------
         StepRefused
-            The coordinator says that it opened another sum.
+            The digest of the coordinator's sum differs.
         """
         if self.open_at_sites is None:
             return None
@@ -252,7 +256,7 @@ class SecureSum:
         return total
 
     def confirm(self, channel: Channel, total: Residues) -> None:
-        """Run the coordinator's part of verifying: wait until all sites have the sum, and tell each the digest.
+        """Run the coordinator's part of verifying: wait until all sites have the sum, and send each the digest.
 
         Parameters
         ----------
@@ -280,13 +284,13 @@ class SecureSum:
         ----------
         channel : Channel
         shape : sequence of int
-            Of the values.
+            The shape of the values.
         bound : float
-            As in `encoded`.
+            As in `encode`.
         receiver : str, default the coordinator
             As in `contribute`.
         public : bool, default False
-            Whether everybody may have the sum, so that the sites verify it if the protocol can.
+            Whether the sum is public. Sites verify public sums if the protocol supports it.
 
         Returns
         -------
@@ -300,13 +304,13 @@ class SecureSum:
         return None if total is None else self.decode(total, shape, bound, sites)
 
     def cost_at_site(self, sites: int, shape: Sequence[int], bound: float) -> Cost:
-        """Return the cost of a sum that a site opens: one more message with the sum, and an empty one before."""
+        """Return the cost of a sum that a site receives: an empty message before, and one with the sum after."""
         cost, limbs = self.cost(sites, shape, bound), FixedPoint.for_bound(bound, sites).limbs
         payload = cost.payload_bytes + limbs * math.prod(shape) * RESIDUE_BYTES
         return Cost(cost.messages + 2, cost.hops + 1, payload)
 
     def cost_verified(self, sites: int, shape: Sequence[int], bound: float) -> Cost:
-        """Return the cost of a public sum: with `open_at_sites` also that, and of each site a word and a digest."""
+        """Return the cost of a public sum, including its verification if the protocol supports it."""
         cost = self.cost(sites, shape, bound)
         if self.cost_at_sites is None:
             return cost
@@ -322,9 +326,9 @@ class SecureSum:
         ----------
         sites : int
         shape : sequence of int
-            Of the values.
+            The shape of the values.
         bound : float
-            As in `encoded`.
+            As in `encode`.
 
         Returns
         -------
@@ -333,7 +337,13 @@ class SecureSum:
         return self.cost_of(sites, (FixedPoint.for_bound(bound, sites).limbs, math.prod(shape)))
 
 
+def require_whole_number(option: str, value: object, minimum: int) -> None:
+    """Raise ValueError unless the value of an option is a whole number from a minimum."""
+    if not isinstance(value, int) or value < minimum:
+        raise ValueError(f"{option} must be a whole number from {minimum}, got {value!r}")
+
+
 def _digest(total: Residues) -> Residues:
-    """Return (1, 4) the digest of a sum."""
+    """Return the digest of a sum as Residues of shape (1, 4)."""
     found = hashlib.blake2b(np.ascontiguousarray(total).data, digest_size=_DIGEST_BYTES).digest()
     return np.frombuffer(found, dtype=np.uint64)[None, :]

@@ -14,8 +14,10 @@ from fedsvm.federation.errors import FederationError
 from fedsvm.federation.federation import Federation, RunObserver
 from fedsvm.federation.hosts.certificates import KeyCertificate
 from fedsvm.federation.hosts.held_data import HeldColumn
+from fedsvm.federation.hosts.invitations import Invitations, JoinedSite
 from fedsvm.federation.hosts.listening_endpoint import ListeningEndpoint
-from fedsvm.federation.hosts.registration import JoinedSite, Quorum, SiteRegistration
+from fedsvm.federation.hosts.registered_sites import RegisteredSites
+from fedsvm.federation.hosts.registration import Quorum, SiteRegistration
 from fedsvm.federation.hosts.remote_federation import RemoteSites, end_rounds, open_remote_federation
 from fedsvm.federation.lifecycle import is_resumable
 from fedsvm.federation.membership import DropoutPolicy
@@ -129,55 +131,61 @@ class CoordinatedRun:
             began = time.monotonic()
             scenario, meeting, run = self._run.scenario, self._meeting, secrets.token_bytes(RUN_ID_BYTES)
             restartable = tuple(meeting.admitted) if meeting.rejoin_s else ()
-            registration = self._registration(run, restartable)
+            registration = SiteRegistration(self._invitations(run, restartable), same_columns=self._same_columns)
             sum_needs = scenario.protocol.min_sites(len(meeting.admitted))
             quorum = Quorum(scenario.min_sites, sum_needs, min_sites_chosen)
-            joined = registration.wait(Deadline(meeting.wait_s), quorum, meeting.wait_text)
+            registered = registration.wait(Deadline(meeting.wait_s), quorum, meeting.wait_text)
             self._run.outcome.timing["launch_s"] = time.monotonic() - began
-            takeover = self._state_for_takeover(run, joined, restartable)
+            takeover = self._state_for_takeover(run, registered.joined, restartable)
             with resume.begin_journal(self._run.folder, scenario, Path(), **takeover) as journal:
-                self._train(registration, joined, journal)
+                self._train(registered, journal)
 
         return run_and_record(self._run, carry_out)
 
     def go_on(self, journal: Journal) -> FinishedRun:
         """Resume the run, which failed or whose coordinator ended. Its sites, waiting or restarted, connect again.
 
-        Never raises for what goes wrong within the run.
+        Never raises for what goes wrong within the run. Raises FederationError if it cannot go on; its folder then has
+        the results that it had.
         """
-        return run_and_record(self._run, lambda: self._take_over(journal))
+        registered = self._take_over(journal)
+        return run_and_record(self._run, lambda: self._train(registered, journal))
 
-    def _take_over(self, journal: Journal) -> None:
-        """Take back the sites of the run, and train on."""
+    def _take_over(self, journal: Journal) -> RegisteredSites:
+        """Take back the sites of the run. Raises FederationError."""
         met, endpoint, meeting = journal.header, self._endpoint, self._meeting
         restartable: tuple[str, ...] = tuple(met["restartable"])
         joined = [
             JoinedSite(_party_now(Party(*party), journal), tuple(HeldColumn(*column) for column in columns))
             for party, columns in met["joined"]
         ]
-        registration = self._registration(met["run"], restartable)
+        invitations = self._invitations(met["run"], restartable)
+        registered = RegisteredSites(invitations, joined, same_columns=self._same_columns)
         endpoint.expect(met["tickets"] | {site: ticket for site, (ticket, _) in journal.returned.items()})
         journal.skip_rounds(SKIPPED_ROUNDS)
         heard = journal.skipped_to - 1
-        if missing := registration.resume(joined, Deadline(meeting.wait_s)):
-            why = registration.explain_missing(missing, meeting.wait_text)
-            registration.call_off(why, heard, resumable=True)
+        if missing := registered.resume(Deadline(meeting.wait_s)):
+            why = registered.explain_missing(missing, meeting.wait_text)
+            registered.call_off(why, heard, resumable=True)
             raise FederationError(why)
-        restarted = registration.take_back_restarted()
+        restarted = registered.take_back_restarted()
         for site, party in restarted.items():
             self._expect_return(journal, site, party)
         waited = [site.party.name for site in joined if site.party.name not in restarted]
         if why := _why_keys_are_refused(joined, restarted, waited, restartable):
-            registration.call_off(why, heard, resumable=False)
+            registered.call_off(why, heard, resumable=False)
             raise FederationError(why)
         end_rounds(endpoint, waited, met["run"], heard)
         self._tell(f"{', '.join(met['tickets'])} are back; the run continues after {journal.last_round} rounds")
-        self._train(registration, list(registration.ready_sites.values()), journal)
+        return registered
 
-    def _registration(self, run: bytes, restartable: tuple[str, ...]) -> SiteRegistration:
+    @property
+    def _same_columns(self) -> bool:
+        return isinstance(self._dataset, RowsAtHosts)
+
+    def _invitations(self, run: bytes, restartable: tuple[str, ...]) -> Invitations:
         terms = terms_of(self._run.scenario, restartable=restartable)
-        same_columns = isinstance(self._dataset, RowsAtHosts)
-        return SiteRegistration(self._endpoint, run, terms, self._version, self._tell, same_columns=same_columns)
+        return Invitations(self._endpoint, run, terms, self._version, self._tell)
 
     def _state_for_takeover(
         self, run: bytes, joined: Sequence[JoinedSite], restartable: Sequence[str]
@@ -197,16 +205,17 @@ class CoordinatedRun:
         """Record in the journal how a new process of a site is admitted, once it takes part."""
         journal.expect_return(site, [self._endpoint.tickets[site], list(party)])
 
-    def _train(self, registration: SiteRegistration, joined: Sequence[JoinedSite], journal: Journal) -> None:
+    def _train(self, registered: RegisteredSites, journal: Journal) -> None:
         """Train over the sites that have come, and take down what happens."""
         scenario, endpoint, rejoin_s = self._run.scenario, self._endpoint, self._meeting.rejoin_s
         run, restartable = journal.header["run"], tuple(journal.header["restartable"])
+        joined = registered.joined
         self._dataset.describe(joined)
         sites = RemoteSites(endpoint, [site.party.name for site in joined])
-        registration.on_restarted = sites.note_restarted
+        registered.on_restarted = sites.note_restarted
 
         def restart(site: str) -> Party | None:
-            party = registration.wait_for(site, Deadline(rejoin_s))
+            party = registered.wait_for(site, Deadline(rejoin_s))
             if party is not None:
                 self._expect_return(journal, site, party)
             return party
@@ -241,7 +250,7 @@ class CoordinatedRun:
                 policy,
                 observer=Follower(),
                 restart=restart,
-                signer=None if signing is None else OrderSigner(signing, run, names, registration.terms),
+                signer=None if signing is None else OrderSigner(signing, run, names, registered.terms),
                 journal=journal,
             ) as federation,
         ):
@@ -271,10 +280,16 @@ def _party_now(party: Party, journal: Journal) -> Party:
 
 @contextmanager
 def _resumption_explained(folder: Path, tell: Callable[[str], None]) -> Iterator[None]:
-    """Tell the operator of a run that failed how it goes on, if it can."""
+    """Tell the operator of a run that failed or was interrupted how it goes on, if it can."""
     try:
         yield
     except FederationError as error:
         if is_resumable(error):
             tell(f"the sites wait for the run to be resumed: fedsvm coordinate --resume {folder} --listen … --key …")
+        raise
+    except KeyboardInterrupt:
+        tell(
+            f"the sites end too; to resume the run, start them again, and fedsvm coordinate --resume {folder} "
+            "--listen … --key …"
+        )
         raise

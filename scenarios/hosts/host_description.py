@@ -6,6 +6,7 @@ import secrets
 from collections.abc import Callable
 
 from fedsvm.algorithms.column_description import ColumnDescription
+from fedsvm.federation.hosts.invitations import Invitations
 from fedsvm.federation.hosts.listening_endpoint import ListeningEndpoint
 from fedsvm.federation.hosts.registration import Quorum, SiteRegistration
 from fedsvm.federation.hosts.remote_federation import RemoteSites, open_remote_federation
@@ -51,15 +52,15 @@ def describe(
     """
     rows, run = RowsAtHosts(scenario), secrets.token_bytes(RUN_ID_BYTES)
     terms = description.terms_to_describe(scenario)
-    registration = SiteRegistration(endpoint, run, terms, version, tell, same_columns=True)
+    registration = SiteRegistration(Invitations(endpoint, run, terms, version, tell))
     quorum = Quorum(scenario.min_sites, scenario.protocol.min_sites(len(meeting.admitted)), min_sites_chosen)
-    joined = registration.wait(Deadline(meeting.wait_s), quorum, meeting.wait_text)
+    joined = registration.wait(Deadline(meeting.wait_s), quorum, meeting.wait_text).joined
     rows.describe(joined)
     sites = RemoteSites(endpoint, [each.party.name for each in joined])
     policy = DropoutPolicy(scenario.min_sites, scenario.federation.on_dropout)
     timeout_s = scenario.federation.round_timeout_s
     signing, names = meeting.certificate.signing, tuple(each.party.name for each in joined)
-    signer = None if signing is None else OrderSigner(signing, run, names, registration.terms)
+    signer = None if signing is None else OrderSigner(signing, run, names, terms)
     secure_sum = scenario.protocol.secure_sum
     with open_remote_federation(
         endpoint, sites, joined, run, secure_sum, timeout_s, policy, signer=signer

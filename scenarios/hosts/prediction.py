@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from fedsvm.algorithms.column_prediction import Answer, Request, ask
+from fedsvm.federation.hosts.invitations import Invitations
 from fedsvm.federation.hosts.listening_endpoint import ListeningEndpoint
 from fedsvm.federation.hosts.registration import Quorum, SiteRegistration
 from fedsvm.federation.hosts.remote_federation import RemoteSites, open_remote_federation
@@ -59,9 +60,10 @@ def predict(
         A site did not join, failed or refused, or they have no record in common.
     """
     run, terms = secrets.token_bytes(RUN_ID_BYTES), model.terms(request)
-    registration = SiteRegistration(endpoint, run, terms, version, tell, same_columns=False)
+    registration = SiteRegistration(Invitations(endpoint, run, terms, version, tell), same_columns=False)
     needed, secure_sum = len(model.sites), model.scenario.protocol.secure_sum
-    joined = registration.wait(Deadline(meeting.wait_s), Quorum(needed, needed, is_chosen=True), meeting.wait_text)
+    quorum = Quorum(needed, needed, is_chosen=True)
+    joined = registration.wait(Deadline(meeting.wait_s), quorum, meeting.wait_text).joined
     names = tuple(each.party.name for each in joined)
     signing = meeting.certificate.signing
     with open_remote_federation(
@@ -72,7 +74,7 @@ def predict(
         secure_sum,
         model.scenario.federation.round_timeout_s,
         DropoutPolicy(needed, "abort"),
-        signer=None if signing is None else OrderSigner(signing, run, names, registration.terms),
+        signer=None if signing is None else OrderSigner(signing, run, names, terms),
     ) as federation:
         federation.assemble()
         answer = ask(federation, request)

@@ -11,7 +11,7 @@ from fedsvm.algorithms.data.columns import Schema
 from fedsvm.algorithms.data.horizontal_task import HorizontalTask, count_rows
 from fedsvm.algorithms.privacy.privacy_ledger import DataIdentity
 from fedsvm.federation.federation import Federation
-from fedsvm.federation.hosts.registration import JoinedSite
+from fedsvm.federation.hosts.invitations import JoinedSite
 from fedsvm.scenarios.data.dataset import Rows, SiteSize, Sizes
 from fedsvm.scenarios.data.label_classes import declared_classes
 from fedsvm.scenarios.hosts import public_rows

@@ -18,7 +18,7 @@ import sqlalchemy as sql
 from fedsvm.federation.errors import FederationError, NothingDue
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.hosts.held_data import HeldColumn
-from fedsvm.federation.hosts.registration import JoinedSite
+from fedsvm.federation.hosts.invitations import JoinedSite
 from fedsvm.federation.membership import DropoutPolicy
 from fedsvm.federation.offline.coordinator import open_offline_federation
 from fedsvm.federation.offline.endpoint import Departure, StoredArrival

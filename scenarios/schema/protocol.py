@@ -11,7 +11,7 @@ from pydantic import Field, create_model, field_validator
 from fedsvm.algorithms.settings import parameters
 from fedsvm.federation.errors import FederationError
 from fedsvm.federation.site.terms import Routing
-from fedsvm.protocols.blind_system import MIN_SITES
+from fedsvm.protocols.committee import MIN_SITES
 from fedsvm.protocols.sums.registry import CAREFUL_SUMS, DEFAULT_SUM, OWN_SUMS, SUMS
 from fedsvm.protocols.sums.secure_sum import SecureSum
 from fedsvm.scenarios.schema.algorithm import fields
