@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fedsvm.federation.arrays import FloatArray
-from fedsvm.protocols.blind_parameters import Beside, BlindSystem
+from fedsvm.protocols.blind_parameters import BlindSystem, OpenedSums
 
 _MAX_EXPONENT = 500.0
 """Bound on margins in exponentials, so that these do not overflow in float64."""
