@@ -33,13 +33,18 @@ def phrase_of(method: str) -> str:
     return "an SVM with the run's kernel" if method == SVM else POOLED_BASELINES[method][0]
 
 
+def has_several_classes(train: LabeledRows) -> bool:
+    """Return whether training rows are of more than one class, so that a model can be trained."""
+    return len(np.unique(train.labels)) > 1
+
+
 def own_scores(method: str, settings: Any, rows: EvaluationRows) -> FloatArray:
     """Return decision values of `rows.test` by a model of `rows.train`: (n,), or (n, K) of K > 2 classes.
 
     Training rows of one class give that class throughout.
     """
     rows = weight_rows(settings, rows)
-    if len(np.unique(rows.train.labels)) < 2:
+    if not has_several_classes(rows.train):
         return one_class_scores(settings, rows)
     if method != SVM:
         return POOLED_BASELINES[method][1](settings, rows)
@@ -149,11 +154,13 @@ def own_counts(
     weights: FloatArray | None,
     federated: FloatArray,
 ) -> FloatArray:
-    """Return the numbers of `OwnCounts` for one site; zeros if it has no training rows or no test rows.
+    """Return the numbers of `OwnCounts` for one site; zeros without test rows, or with training rows of one class only.
+
+    A site with one class has no model of its own, and a constant prediction is right on all of its own test rows.
 
     federated: decision values of the test rows by the federated model.
     """
-    if not len(train.rows) or not len(test.rows):
+    if not has_several_classes(train) or not len(test.rows):
         return OwnCounts().to_array()
     own = own_scores(method, settings, EvaluationRows(train, test, None, classes, weights))
     return OwnCounts.of(federated, own, test.labels).to_array()

@@ -20,7 +20,7 @@ SEE_SITE = "see the site's own output"
 
 
 class FederationError(Exception):
-    """A run, or a round of it, cannot go on. The message is what the user reads."""
+    """A run, or a round of it, cannot continue. The message is for the user."""
 
 
 class Transient(FederationError):

@@ -130,7 +130,7 @@ class RoundRunner:
     def change_membership(self, left: Mapping[str, str], joined: tuple[str, ...]) -> None:
         """Change who takes part.
 
-        Raises SitesDropped if the others cannot or must not go on, MembershipChanged within a stage.
+        Raises SitesDropped if the others cannot or must not continue, MembershipChanged within a stage.
         """
         self._apply_change(MembershipRecord(self._record.progress.round, self._record.progress.phase, left, joined))
         if joined:

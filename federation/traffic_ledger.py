@@ -87,7 +87,7 @@ class RoundRecord:
     sites : int
         How many took part.
     hops : int
-        The longest chain of messages each of which had to wait for the one before.
+        The length of the longest chain of messages in which each waits for the one before.
     seconds : float
     aborted : bool
     missing : dict of str to int

@@ -1,7 +1,7 @@
 """A secret that all sites share and the coordinator does not know.
 
-The first site draws 256 bits from the operating system's generator, and every site passes them on (`ring_broadcast`).
-Sites use it to agree on something that the coordinator must not be able to undo, such as who fills which row of a
+The first site draws 256 bits from the operating system's generator, and sends them to all others (`ring_broadcast`).
+Sites use the secret for choices that must stay hidden from the coordinator, such as which site fills which row of a
 summed table.
 
 Cost: n - 1 messages of 32 bytes, n - 1 hops.
@@ -17,7 +17,7 @@ from fedsvm.federation.channel.interface import Channel
 from fedsvm.protocols.ring_broadcast import pass_on
 
 SHAPE = (1, 4)
-"""Of the secret, as residues."""
+"""Shape of the secret, as residues."""
 
 
 def common_seed(channel: Channel) -> Residues:

@@ -5,7 +5,7 @@ Every order goes out over sockets to site processes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -15,10 +15,12 @@ from fedsvm.algorithms.optimization.blind_path import BlindOrder, _numbers_of
 from fedsvm.algorithms.optimization.committee import solve_with_committee
 from fedsvm.algorithms.optimization.path_rounds import BOUNDS, Layout
 from fedsvm.federation.arrays import FloatArray
+from fedsvm.federation.control import Order
 from fedsvm.federation.errors import SiteFailed
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.site.rules import ANYTHING
 from fedsvm.federation.site.terms import Terms
+from tests.lying_coordinator import telling
 from tests.test_agreed_steps import BUDGETED, COLUMNS, SITES, encoded_as_public, prepared, sites, terms
 
 NUMBERS = np.arange(COLUMNS)
@@ -209,3 +211,40 @@ def test_sites_with_a_limit_of_epsilon_count_rounds_of_a_committee_as_exact() ->
     noisy = terms("hybrid-svm", masking="committee", variant="joint", mechanism="laplace", epsilon=1.0, features=2)
     with pytest.raises(SiteFailed, match=r"sums exact ones \(blind_newton"), sites(noisy, BUDGETED):
         pass
+
+
+OF_PATHS: Mapping[str, tuple[Terms, str, Layout, Callable[[Federation], None]]] = {
+    "rfe": (RFE, "blind_subset_newton", Layout(COLUMNS + 1, COLUMNS), prepared),
+    "hybrid-svm": (HYBRID, "blind_newton", Layout(4, 4), lambda federation: begun(federation, HYBRID)),
+}
+"""The terms, the step of a round, its layout, and honest orders before it."""
+
+
+@pytest.mark.parametrize("name", ["rfe", "hybrid-svm"])
+def test_a_replayed_round_is_refused_and_a_repeated_one_has_fresh_masks_and_noise(name: str) -> None:
+    """Orders of an earlier round, of an earlier number, and of a round that all sites have completed."""
+    agreed, step, layout, begin = OF_PATHS[name]
+    with sites(agreed, ANYTHING) as federation:
+        begin(federation)
+        told, orders = (POSED if name == "rfe" else {}), list[Order]()
+
+        def kept(site: str, order: Order) -> Order:
+            orders.append(order)
+            return order
+
+        with telling(kept):
+            ordered(federation, step, layout, **told)
+        then = {name: told[name] for name in ("epoch",) if name in told}
+        seen = [ordered(federation, step, layout, **then, iteration=2) for _ in range(3)]
+        with pytest.raises(SiteFailed, match=r"its round must be above \d+, the last one here"):
+            federation.progress.round -= 1
+            federation.run(step, **{**round_of(), **then, "iteration": 3})
+        federation.progress.round += 1
+        with pytest.raises(SiteFailed, match=r"must follow round \d+"), telling(lambda site, order: orders[0]):
+            federation.run(step, **{**round_of(), **then, "iteration": 3})
+        if name == "hybrid-svm":
+            with pytest.raises(SiteFailed, match="iteration must be above 1, from which the problems go on, got 1"):
+                federation.run(step, **round_of())
+    traces, objectives = np.array(seen)[:, 1], np.array(seen)[:, 2]
+    assert len(set(traces)) == len(set(objectives)) == 3
+    assert np.ptp(objectives) <= 4 * 0.5 / 2.0**12

@@ -71,7 +71,7 @@ def test_what_it_cannot_know_it_asks_for(tmp_path: Path) -> None:
     assert said[1].startswith("note Column 'dose' is read as text because of 'oops' in row 301 among numbers")
     done = fedsvm("run", "my.toml", folder=tmp_path)
     assert done.returncode == 2
-    assert "data.positive: p.csv has the classes a, b; name the one that is +1" in done.stderr
+    assert "data.positive: the classes of p.csv are a, b; name the one that is +1" in done.stderr
     (tmp_path / "p.csv").write_text(f"age,dose,group\n{rows}")
     written = (tmp_path / "my.toml").read_text()
     assert "# to be fixed first: Column 'dose' is read as text because of 'oops' in row 301 among numbers" in written

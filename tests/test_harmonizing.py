@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from pydantic import ValidationError
 
-from fedsvm.scenarios.data import dataset, file_join, proposals, table_description
+from fedsvm.scenarios.data import corrections, dataset, file_join, proposals, sources, table_description
 from fedsvm.scenarios.draft import draft
 from fedsvm.scenarios.hosts.site_data import hold
 from fedsvm.scenarios.run.offered_terms import terms_of
 from fedsvm.scenarios.schema import spec
+from fedsvm.scenarios.schema.corrections import Corrections
 from fedsvm.scenarios.schema.data import DataSpec
 from fedsvm.scenarios.schema.errors import ScenarioError
 from tests import messy_files
@@ -214,6 +217,7 @@ def test_zeros_far_below_the_rest_are_noted_and_left_to_the_reader(tmp_path: Pat
         ({"": "M m F f Male"}, {("m", "M"), ("f", "F"), ("Male", "M")}),
         ({"n": "yes no", "s": "Y N", "w": "1 0"}, {("Y", "yes"), ("1", "yes"), ("N", "no"), ("0", "no")}),
         ({"": "A B AB O"}, set()),
+        ({"": "typical atypical febrile afebrile"}, set()),
         ({"": "stage-1 stage-2 stage-3"}, set()),
         ({"": "current current curent never"}, {("curent", "current")}),
         ({"n": "never former", "s": "never ex-smoker"}, {("ex-smoker", "former")}),
@@ -267,6 +271,34 @@ def test_files_with_different_decimal_marks_units_and_words_are_noted_and_run_as
     assert [found.rows.numeric[row].tolist()[:2] for row in (0, 60)] == [[0.5, 1100.0], [0.5, 1100.0]]
 
 
+def test_units_are_converted_after_codes_and_spellings(tmp_path: Path) -> None:
+    (tmp_path / "south.csv").write_text("id;temperature;ldl\n1;98,6;999\n2;?;3,5\n3;212;zero\n")
+    table = sources.read(str(tmp_path / "south.csv"), tmp_path)
+    keys = {
+        "sources": {"south": "south.csv"},
+        "missing_values": {"ldl": [999]},
+        "recode": {"ldl": {"zero": "0"}},
+        "convert": {"ldl": 2.0},
+        "by_site": {"south": {"convert": {"temperature": [5 / 9, -160 / 9], "ldl": 38.67}}},
+    }
+    settings = DataSpec.model_validate(keys)
+    of_site, of_others = (corrections.correct(table, settings, site).columns for site in ("south", None))
+    assert of_site["temperature"] == pytest.approx([37, np.nan, 100], nan_ok=True)
+    assert of_site["ldl"] == pytest.approx([np.nan, 38.67 * 3.5, 0], nan_ok=True)
+    assert of_others["ldl"] == pytest.approx([np.nan, 7, 0], nan_ok=True)
+    pooled = replace(table, sites=np.array(["south", "north", "north"]))
+    assert corrections.correct_pooled(pooled, settings).columns["ldl"] == pytest.approx([np.nan, 7, 0], nan_ok=True)
+    (tmp_path / "south.csv").write_text("id,ldl\n1,3.5\n2,low\n")
+    with pytest.raises(ScenarioError, match=r"data.convert: column 'ldl' of south.csv has text \('low'\)"):
+        corrections.correct(sources.read(str(tmp_path / "south.csv"), tmp_path), settings, "south")
+
+
+@pytest.mark.parametrize("unit", [0, "2", True, [1.0], [1.0, 2.0, 3.0], [0.0, 1.0], float("inf")])
+def test_a_conversion_is_a_factor_or_a_factor_and_a_number_to_add(unit: object) -> None:
+    with pytest.raises(ValidationError, match="must have a factor other than 0 for each column"):
+        Corrections.model_validate({"convert": {"ldl": unit}})
+
+
 def test_a_unit_is_doubted_only_where_sizes_differ_much() -> None:
     random = np.random.default_rng(1)
     percents = random.uniform(20, 70, 50)
@@ -315,8 +347,28 @@ def test_a_run_notes_a_column_in_another_unit_at_one_site_and_not_one_that_was_s
     done = fedsvm("run", "own.toml", *words, folder=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "note Column 'cholesterol': most values lie between " in done.stdout
-    assert (
-        "its unit may be another one; convert its values in the file, or list the column in data.ignore." in done.stdout
-    )
+    advice = "convert it by data.by_site.SITE.convert, or list the column in data.ignore."
+    assert f"its unit may be another one; {advice}" in done.stdout
     assert "Column 'age'" not in done.stdout
+    done = fedsvm(
+        "run",
+        "own.toml",
+        *words,
+        "--set",
+        "data.by_site.west.convert.cholesterol=38.61",
+        "--out",
+        "converted",
+        folder=tmp_path,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "its unit" not in done.stdout
+    lines = (tmp_path / "west.csv").read_text().splitlines()
+    values = [line.split(",") for line in lines[1:]]
+    by_hand = [f"{38.61 * float(cholesterol)!r},{age},{ill}" for cholesterol, age, ill in values]
+    (tmp_path / "by_hand.csv").write_text("\n".join([lines[0], *by_hand, ""]))
+    answers = [
+        fedsvm("predict", "converted", file, *more, folder=tmp_path).stdout.splitlines()
+        for file, more in (("west.csv", ["--site", "west"]), ("by_hand.csv", []))
+    ]
+    assert len(answers[0]) == 61 and answers[0] == answers[1]
     assert not dataset.prepare(*spec.read(tmp_path / "split.toml", sites=3)).warnings

@@ -24,12 +24,13 @@ from fedsvm.federation.errors import FederationError
 from fedsvm.federation.hosts import certificates
 from fedsvm.federation.hosts.held_data import HeldColumn, SiteData
 from fedsvm.federation.hosts.listening_endpoint import Call, ListeningEndpoint
-from fedsvm.federation.hosts.messages import PROTOCOL_VERSION, Begin, Join, is_tcp
+from fedsvm.federation.hosts.messages import PROTOCOL_VERSION, Begin, Join
 from fedsvm.federation.hosts.outbound_endpoint import OUTBOUND_ONLY, OutboundEndpoint
 from fedsvm.federation.hosts.reminders import Reminders
 from fedsvm.federation.hosts.site_session import SiteLocation, Visit
 from fedsvm.federation.site.program import Installation
 from fedsvm.federation.site_messages import FinalReport
+from fedsvm.federation.transport.addresses import is_tcp
 from fedsvm.federation.transport.deadline import Deadline
 from fedsvm.federation.transport.keys import COORDINATOR, KeyPair, Party, Roster
 from fedsvm.scenarios.hosts import host_scenario
@@ -135,6 +136,15 @@ def test_what_the_sites_find_of_their_own_rows_is_what_the_simulation_finds_of_a
     )
 
 
+def test_completed_run_is_not_resumed_and_keeps_its_results(eventful: Eventful) -> None:
+    folder = eventful.there.folder / "deployed"
+    kept = {path: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+    again = resumed(eventful.there, eventful.coordinator, "--wait", "1s")
+    assert again.ends() == 2
+    assert "deployed is completed; nothing is left to resume." in again.said
+    assert {path: path.read_bytes() for path in folder.iterdir() if path.is_file()} == kept
+
+
 def test_protocols_carry_what_they_carry_in_the_simulation_and_the_kernel_counts_what_is_predicted(
     eventful: Eventful,
 ) -> None:
@@ -189,6 +199,7 @@ def test_an_operator_reads_the_settings_that_are_no_defaults(eventful: Eventful)
     [
         ("tcp://north.example:7101", True),
         ("tcp://[fe80::1]:7101", True),
+        ("tcp://fe80::1:7101", False),
         ("ipc:///tmp/of-another", False),
         ("inproc://zap", False),
         ("tcp://north.example:99999", False),
@@ -294,6 +305,45 @@ def test_a_wait_that_expires_ends_with_a_sentence_at_both_ends(tmp_path: Path) -
     sentence = "fter 12s 1 of 3 sites were ready (north), and 3 are needed: east, south did not come."
     assert sentence in coordinator.said
     assert sentence in north.said
+
+
+@pytest.mark.long
+@pytest.mark.skipif(not Path("/proc/net/if_inet6").exists(), reason="this machine has no IPv6")
+def test_run_over_ipv6_addresses_alone_completes(tmp_path: Path) -> None:
+    with hosts(tmp_path) as there:
+        coordinator = there.coordinator(*EXACTLY, listen="tcp://[::1]:0")
+        assert "listens at tcp://[::1]:" in coordinator.said
+        sites = [there.site(name, coordinator, "--listen", "tcp://[::1]:0") for name in NAMES]
+        assert [each.ends() for each in (coordinator, *sites)] == [0] * 4, [x.said for x in (coordinator, *sites)]
+        assert same(there.model(), there.simulated(*EXACTLY))
+
+
+def test_files_that_a_site_cannot_use_are_named_before_it_joins(tmp_path: Path) -> None:
+    (tmp_path / "north.toml").write_text('max_mu = 2.0\nanswers = "none/north.answers"\n')
+    with hosts(tmp_path) as there:
+        files = ("--coordinator-key", "coordinator.key", "--key", "north.key_secret", "--policy", "north.toml")
+        site = there.command("north", "site", "--coordinator", "tcp://127.0.0.1:9", *files, "--data", "nrth.csv")
+        assert site.ends() == 2
+        assert "--data: there is no file 'nrth.csv' in" in site.said
+        assert "--policy: answers: none/north.answers cannot be written; allow it, or name another file." in site.said
+
+
+@pytest.mark.parametrize("words", [(), ("--advertise", "tcp://[::]:7101")])
+def test_address_that_stands_for_all_is_no_address_for_other_sites(words: tuple[str, ...], tmp_path: Path) -> None:
+    with hosts(tmp_path) as there:
+        files = ("--coordinator-key", "coordinator.key", "--key", "north.key_secret", "--data", "north.csv")
+        listens = ("--coordinator", "tcp://127.0.0.1:9", "--listen", "tcp://0.0.0.0:7101", *words)
+        site = there.command("north", "site", *listens, *files)
+        assert site.ends() == 2
+        assert "--advertise: must be an address that other sites can connect to" in site.said
+
+
+def test_name_that_does_not_resolve_is_named_at_the_site_that_needs_it(tmp_path: Path) -> None:
+    with hosts(tmp_path) as there:
+        files = ("--coordinator-key", "coordinator.key", "--key", "north.key_secret", "--data", "north.csv")
+        site = there.command("north", "site", "--coordinator", "tcp://nowhere.invalid:7100", *files, "--wait", "1s")
+        assert site.ends() == 3
+        assert "at tcp://nowhere.invalid:7100 within 1 s, since this machine cannot resolve the name" in site.said
 
 
 @pytest.mark.long
@@ -489,9 +539,11 @@ def test_run_that_lacks_a_site_is_resumed_later_by_those_that_waited(tmp_path: P
         sites = {name: there.site(name, coordinator, *(kill if name == "north" else ())) for name in NAMES}
         assert (sites["north"].ends(), coordinator.ends()) == (-9, 3)
         sites["south"].process.kill()
+        failed = (tmp_path / "deployed" / "result.json").read_bytes()
         too_early = resumed(there, coordinator, "--wait", "8s")
         new = there.site("north", coordinator)
         assert [each.ends() for each in (too_early, new)] == [3, 3]
+        assert (tmp_path / "deployed" / "result.json").read_bytes() == failed
         lacks = "After 8s south had not come back"
         assert lacks in " ".join(new.said.split())
         sites["east"].says(lacks)
@@ -509,8 +561,12 @@ def test_sites_end_as_the_run_does_when_its_coordinator_is_interrupted(tmp_path:
         wait_until(lambda: stalled(sites[NAMES.index("north")]), 60)
         coordinator.process.terminate()
         assert coordinator.ends() == 130
+        assert "to resume the run, start them again, and fedsvm coordinate --resume deployed" in coordinator.said
         assert [each.ends() for each in sites] == [3] * 3
         assert all("left, since the run failed: its coordinator was interrupted." in each.said for each in sites)
+        again = resumed(there, coordinator)
+        sites = [there.site(name, coordinator) for name in NAMES]
+        assert [each.ends() for each in (again, *sites)] == [0] * 4, [each.said for each in (again, *sites)]
 
 
 def test_a_coordinator_that_is_not_there_is_waited_for_and_then_missed(tmp_path: Path) -> None:
@@ -762,7 +818,8 @@ def test_a_site_makes_the_folder_of_its_receipts_and_declines_without_a_receipt(
         north = there.site("north", coordinator, "--receipts", "/proc")
         assert [each.ends() for each in (north, coordinator, south)] == [3, 3, 3]
     assert "its receipt /proc/north-" in north.said and "name another folder" in north.said
-    assert "orth declines: its receipt cannot be written." in coordinator.said
+    assert "orth declines: its receipt cannot be written: " in coordinator.said
+    assert "; see the site's own output" in coordinator.said
     assert len(list((tmp_path / "mine" / "receipts").glob("south-*.receipt"))) == 1
 
 
@@ -863,6 +920,10 @@ def test_certificates_are_in_zeromqs_format_and_the_secret_half_is_its_owners(tm
         (lambda folder: None, "holds no public key"),
         (lambda folder: certificates.create(folder, "north"), "is a secret key, which no coordinator may have"),
         (lambda folder: (folder / "north.key").write_text("public-key = nonsense\n"), "is no ZeroMQ certificate"),
+        (
+            lambda folder: certificates.create(folder, "north")[1].rename(folder / "north.key"),
+            "north.key holds a secret key, which only its owner may have",
+        ),
     ],
 )
 def test_a_folder_of_keys_that_cannot_be_is_refused(prepare: object, sentence: str, tmp_path: Path) -> None:

@@ -140,7 +140,7 @@ def test_a_class_that_is_not_plain_must_be_told_and_may_be_a_number(tmp_path: Pa
     rows = "".join(f"{row % 12},{'ab'[row % 2]},{row % 2}\n" for row in range(40))
     (tmp_path / "p.csv").write_text(f"age,group,died\n{rows}")
     (said,) = refused(tmp_path, 'source = "p.csv"', **{"data.ignore": [], "data.label": "group"})
-    assert said == ("data.positive: p.csv has the classes a, b; name the one that is +1: --set data.positive=a.")
+    assert said == ("data.positive: the classes of p.csv are a, b; name the one that is +1: --set data.positive=a.")
     (tmp_path / "p.csv").write_text(f"age,group,died\n{rows.replace(',a,', ',<=50K,')}")
     (said,) = refused(tmp_path, 'source = "p.csv"', **{"data.ignore": [], "data.label": "group"})
     assert said.endswith("--set 'data.positive=<=50K'.")  # a shell takes < for a file otherwise

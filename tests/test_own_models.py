@@ -10,7 +10,9 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 from fedsvm import ScenarioError, run
-from fedsvm.algorithms.own_models import OwnCounts, Placements
+from fedsvm.algorithms.data.columns import LabeledRows
+from fedsvm.algorithms.own_models import OwnCounts, Placements, own_counts
+from fedsvm.algorithms.pan_svm import PanSettings
 from fedsvm.algorithms.pooled import Pooled
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.scenarios.figures import percent
@@ -166,6 +168,58 @@ def test_run_compares_each_sites_own_model(tmp_path: Path) -> None:
     assert dict(lines(result))["federating"].startswith("over the sites' own models: accuracy ")
     report = (tmp_path / "run" / "report.html").read_text()
     assert "Is federating worth it?" in report and "site-3 alone" in report
+
+
+def test_a_site_with_one_class_is_shown_and_not_counted() -> None:
+    """Its constant prediction would make federating look good, or on its own test rows look harmful."""
+    federated, own, labels = drawn(np.random.default_rng(9))
+    of_sites = {"north": (50, own), "screening": (20, np.full(len(labels), -1.0))}
+    found = compare_own("a model", federated, labels, of_sites, ["screening"])
+    alone = compare_own("a model", federated, labels, {"north": (50, own)})
+    assert (found.accuracy, found.auc, found.gain) == (alone.accuracy, alone.auc, alone.gain)
+    assert found.one_class_sites == ("screening",) and found.test_rows == len(labels)
+    folded = mean_own_models([found, alone, found], 3)
+    assert folded is not None and set(folded.sites) == {"north"}
+    folded = mean_own_models([found, found], 2)
+    assert folded is not None and folded.one_class_sites == ("screening",)
+    only = compare_own("a model", federated, labels, {"screening": of_sites["screening"]}, ["screening"])
+    assert only.accuracy == pytest.approx(np.mean(labels < 0))
+
+
+def test_a_site_that_trains_on_one_class_counts_no_test_rows() -> None:
+    settings = PanSettings(C=1.0, kernel="linear", features="identity")
+    _, _, labels = drawn(np.random.default_rng(10), 40)
+    rows = labels[:, None] + np.random.default_rng(11).normal(size=(40, 1))
+    test = LabeledRows(rows, labels)
+    for kept, counted in ((labels > -2, 40), (labels > 0, 0)):
+        train = LabeledRows(rows[kept], labels[kept])
+        counts = OwnCounts(*own_counts("svm", settings, train, test, ("no", "yes"), None, rows[:, 0]))
+        assert counts.rows == counted
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("tested_by", ["runner", "sites"])
+def test_run_names_a_site_with_one_class_and_compares_the_others(tested_by: str, tmp_path: Path) -> None:
+    names = ["north", "south", "west"]
+    random = np.random.default_rng(12)
+    for name in names:
+        lines_of = ["a,b,ill"]
+        for _ in range(60):
+            ill = name != "west" and random.random() < 0.5
+            lines_of.append(f"{random.normal(ill):.3f},{random.normal():.3f},{'yes' if ill else 'no'}")
+        (tmp_path / f"{name}.csv").write_text("\n".join(lines_of) + "\n")
+    changes = {**CHANGES, "data.positive": "yes", "data.label": "ill", "data.tested_by": tested_by}
+    del changes["data.source"]
+    sources = {name: str(tmp_path / f"{name}.csv") for name in names}
+    changes |= {"federation.names": names, "data.sources": sources}
+    scenario = tmp_path / "one-class.toml"
+    scenario.write_text('[data]\n[algorithm]\nname = "pan-svm"\n')
+    result = run(scenario, changes=changes, out=tmp_path / "run")
+    said = dict(lines(result))["sites alone"]
+    expected = "west with rows of one class" if tested_by == "runner" else "18 rows at sites that train on one class"
+    assert said.endswith(f"; not counting {expected}")
+    if tested_by == "runner":
+        assert "west alone (one class)" in (tmp_path / "run" / "report.html").read_text()
 
 
 @pytest.mark.long

@@ -185,3 +185,21 @@ def test_run_does_not_begin_without_a_named_member_of_the_committee(
     with pytest.raises(FederationError, match=r"2 are needed, among them the committee \(east, south\): south did not"):
         registration.wait(Deadline(1), Quorum(2, 2, is_chosen=True), "1s")
     assert not any(isinstance(message, Message) and message.kind == Begin.kind for _, message in endpoint.sent)
+
+
+def test_resumption_takes_back_sites_that_waited_and_one_that_was_started_again(
+    endpoint: RecordingEndpoint, begun: RegisteredSites, said: list[str]
+) -> None:
+    resumed = RegisteredSites(invited(endpoint, said), begun.joined)
+    endpoint.connected.clear()
+    endpoint.events = [
+        lambda: endpoint.connected.update(("east", "south")),
+        lambda: endpoint.joins("north"),
+        lambda: endpoint.answers("north", ready(key=9)),
+    ]
+    assert resumed.resume(Deadline(1)) == []
+    assert {site: party.agreement_key for site, party in resumed.take_back_restarted().items()} == {
+        "north": bytes([9]) * KEY_BYTES
+    }
+    assert resumed.joined[0].party.agreement_key == bytes([9]) * KEY_BYTES
+    assert "north is back" in said

@@ -194,7 +194,9 @@ def test_a_summary_that_goes_to_a_pipe_has_a_line_for_each_figure(repeated: Path
 def test_a_report_says_what_repeats_and_folds_are_means_of(repeated: Path) -> None:
     page, result, text = page_of(repeated)
     assert (
-        dict(lines(RunResult.from_dict(result)))["accuracy"].split(" mean of ")[1].startswith("2 repeats of 2 folds,")
+        dict(lines(RunResult.from_dict(result)))["accuracy"]
+        .split(" mean and deviation of ")[1]
+        .startswith("2 repeats of 2 folds,")
     )
     assert "summed over 2 repeats of 2 folds. Each row is counted once per repeat, 2 times in total." in text
     assert "2 repeats of 2 folds on test rows; the mean area" in text

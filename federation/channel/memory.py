@@ -132,7 +132,7 @@ class InMemoryNetwork:
 
     @property
     def hops(self) -> int:
-        """Length of the longest chain of messages each of which had to wait for the one before."""
+        """The length of the longest chain of messages in which each waits for the one before."""
         return max((message.hop for message in self.sent), default=0)
 
     def _run_party(self, name: str, party: Callable[[MemoryChannel], T]) -> T:

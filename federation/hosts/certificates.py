@@ -81,8 +81,14 @@ def read_secret(path: Path) -> KeyCertificate:
 
 
 def read_public(path: Path) -> bytes:
-    """Return the 32 bytes of a public key. Raises FederationError for a file without one."""
-    return _key(path, _read(path), "public-key")
+    """Return the 32 bytes of a public key. Raises FederationError for a file without one, or with a secret key."""
+    values = _read(path)
+    if "secret-key" in values:
+        raise FederationError(
+            f"{path} holds a secret key, which only its owner may have: remove the file, have its owner make new keys "
+            f"(fedsvm keys new), and ask for the file that ends in {PUBLIC}."
+        )
+    return _key(path, values, "public-key")
 
 
 def read_signing(path: Path) -> bytes | None:

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from fedsvm.federation.errors import Malformed, PeerDropped
 from fedsvm.federation.hosts.held_data import HeldColumn
 from fedsvm.federation.hosts.listening_endpoint import Call, ListeningEndpoint
-from fedsvm.federation.hosts.messages import PROTOCOL_VERSION, Begin, Declined, Offer, Ready, SiteRefused, is_tcp
+from fedsvm.federation.hosts.messages import PROTOCOL_VERSION, Begin, Declined, Offer, Ready, SiteRefused
 from fedsvm.federation.site.terms import Terms
+from fedsvm.federation.transport.addresses import is_tcp
 from fedsvm.federation.transport.deadline import Deadline
 from fedsvm.federation.transport.keys import Party
 from fedsvm.federation.transport.wire import Message

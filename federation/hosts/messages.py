@@ -29,15 +29,6 @@ PROTOCOL_VERSION = 3
 """Version of a run's messages. It changes when parties with different versions of the package cannot work together."""
 
 _BEFORE_ANY_RUN = bytes(RUN_ID_BYTES)
-_MAX_PORT = 65_535
-
-
-def is_tcp(address: str) -> bool:
-    """Return whether an address is one that another host can connect to: tcp://HOST:PORT."""
-    host, _, port = address.removeprefix("tcp://").rpartition(":")
-    is_port = port.isascii() and port.isdigit() and int(port) <= _MAX_PORT
-    plain = host.isprintable() and not any(each in host for each in " ;/@")
-    return address.startswith("tcp://") and bool(host) and is_port and plain
 
 
 class _Plain:

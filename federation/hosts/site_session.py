@@ -34,6 +34,7 @@ from fedsvm.federation.site.rules import ANYTHING, SiteRules
 from fedsvm.federation.site.site import Site
 from fedsvm.federation.site.site_policy import SitePolicy
 from fedsvm.federation.site.terms import Terms
+from fedsvm.federation.transport.addresses import is_unknown
 from fedsvm.federation.transport.deadline import Deadline
 from fedsvm.federation.transport.descriptors import descriptors_explained
 from fedsvm.federation.transport.keys import COORDINATOR, Party, voucher_content
@@ -304,6 +305,11 @@ class Visit:
             return (
                 f"The coordinator at {self.place.coordinator} does not admit the key of {self.name}; send its public "
                 f"key, {self.name}.key, to whoever coordinates, for the folder of sites."
+            )
+        if is_unknown(self.place.coordinator):
+            return (
+                f"{self.name} could not reach the coordinator at {self.place.coordinator} within {self.wait_s:g} s, "
+                "since this machine cannot resolve the name; check the address and this machine's DNS."
             )
         return (
             f"{self.name} could not reach the coordinator at {self.place.coordinator} within {self.wait_s:g} s; see "

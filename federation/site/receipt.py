@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from fedsvm.federation.arrays import Residues
 from fedsvm.federation.control import MissedOrders, Order
-from fedsvm.federation.errors import StepRefused
+from fedsvm.federation.errors import SEE_SITE, StepRefused
 from fedsvm.federation.site.order_facts import DIGEST_BYTES, list_or_digest, order_digest, order_facts
 from fedsvm.federation.transport.keys import Roster
 from fedsvm.federation.transport.signing import RECEIPT, SigningKey
@@ -251,7 +251,7 @@ class Receipt:
             way_out = "make room there" if is_full else "name another folder"
             raise StepRefused(
                 f"its receipt {self._path} cannot be written: {error.strerror}; {way_out}",
-                "its receipt cannot be written",
+                f"its receipt cannot be written: {error.strerror}; {SEE_SITE}",
             ) from error
 
     def _open(self) -> None:

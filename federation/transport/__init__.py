@@ -2,6 +2,7 @@
 
 - `wire`: a message as frames, and strict decoding
 - `z85`: the text form of keys
+- `addresses`: addresses of parties, and the version of IP that they need
 - `keys`: identities: key pairs, parties, the roster
 - `auth`: admits connections by key
 - `connection`: one connection: its state, and its traffic

@@ -25,6 +25,7 @@ import zmq
 from fedsvm.federation.errors import DeadlineExpired, EndpointError, Malformed, PeerDropped
 from fedsvm.federation.traffic_ledger import Ledger
 from fedsvm.federation.transport import wire
+from fedsvm.federation.transport.addresses import needs_ipv6
 from fedsvm.federation.transport.auth import Authenticator
 from fedsvm.federation.transport.connection import (
     DISCONNECTED,
@@ -258,6 +259,7 @@ class Endpoint:
         self._authenticator.secure_listener(router)
         self._poller.monitor(router, MONITORED, self._note_stranger)
         self._poller.add(router, self._read_router)
+        router.setsockopt(zmq.IPV6, needs_ipv6(address))
         try:
             router.bind(address)
         except zmq.ZMQError as error:
@@ -282,6 +284,7 @@ class Endpoint:
 
         self._poller.monitor(dealer, MONITORED, note)
         self._poller.add(dealer, functools.partial(self._read_dealer, peer, dealer))
+        dealer.setsockopt(zmq.IPV6, needs_ipv6(party.address))
         dealer.connect(party.address)
         self._diallers[peer] = dialler
 

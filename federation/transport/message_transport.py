@@ -54,7 +54,7 @@ class MessageTransport(Protocol):
         """Keep a connection to `peer`, where one is needed. Raises PeerDropped."""
 
     def reply(self, peer: str, message: wire.Message) -> None:
-        """Answer what `peer` said. Raises PeerDropped."""
+        """Send an answer to `peer`. Raises PeerDropped."""
 
     def flush(self, peer: str) -> None:
         """Wait until what was sent to `peer` has left this process."""
@@ -66,7 +66,7 @@ class MessageTransport(Protocol):
         """Return a valid message that has arrived, or None."""
 
     def hear_out(self, peer: str, deadline: Deadline) -> None:
-        """Take in what a party that is gone said last."""
+        """Read the last messages of a party that is gone."""
 
     def measure(self, round_number: int, *, whole: bool) -> None:
         """Enter in the ledger what came in since the last call."""

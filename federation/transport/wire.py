@@ -60,7 +60,7 @@ CONTROL_KINDS = (
     "missed",
 )
 JOINING_KINDS = ("join", "offer", "ready", "declined", "refused", "begin")
-"""Across hosts: what is said before the first roster, see `fedsvm.federation.hosts.messages`."""
+"""Messages across hosts before the first roster, see `fedsvm.federation.hosts.messages`."""
 KINDS = (DATA_KIND, ENVELOPE_KIND, HELLO_KIND, *CONTROL_KINDS, *JOINING_KINDS)
 """All, each at the place by which a frame names it."""
 

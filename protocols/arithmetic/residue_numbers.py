@@ -281,7 +281,7 @@ def _places_of_triangle(size: int) -> IntArray:
     return np.flatnonzero(np.triu(np.ones((size, size), dtype=bool)))
 
 
-@functools.lru_cache(maxsize=2)
+@functools.lru_cache(maxsize=1)
 def places_in_triangle(size: int) -> IntArray:
     """Return for each place of a symmetric matrix (size, size) that in its upper triangle."""
     rows, columns = np.ogrid[:size, :size]

@@ -14,29 +14,37 @@ to the coordinator only, so no two sites need a connection:
 Keys are agreed once a run; the s_uv of a round are derived from them and open no other round. Up to 51 sites all are
 neighbours of all; beyond, each has 50, see `neighbourhoods`, and the list is confirmed in every round.
 
-What differs from the first paper: the pairwise seeds are never shared. Those of a missing site are given by its
-neighbours themselves, each of which lives, or joins the list of the missing before any b_u is opened. That takes one
-share a neighbour instead of two, and no coalition of sites, however many, can open the pairwise masks between two
-others.
+Unlike in the first paper, pairwise seeds are never shared. The neighbours of a missing site give its pairwise seeds
+themselves: each of them is either present, or joins the list of missing sites before any b_u is opened. That takes one
+share for each neighbour instead of two. No coalition of sites, however large, can open the pairwise mask between two
+other sites.
 
-Cost without dropouts, with m - 1 neighbours each: n messages a chunk and 3 n more, 3 hops; n d limbs residues, and of
-each site 6 (m - 1) words of sealed shares up, 7 m down (the sealed shares, and who is in), and 4 m of opened ones.
-Above 51 sites 2 hops and 153 + 2 n messages more: the list to 51 sites, from each of these a digest of 6 words for each
-other site, and to each site these and the list.
+Cost without dropouts, with m - 1 neighbours each: n messages for each chunk and 3 n more, 3 hops; n d limbs residues,
+and for each site 6 (m - 1) words of sealed shares up, 7 m words down (the sealed shares, and the sites in the sum), and
+4 m words of opened shares. Above 51 sites there are 2 hops and 153 + 2 n messages more: the list to 51 sites, from each
+of these a digest of 6 words for each other site, and to each site these digests and the list.
 
-Security. Against semi-honest parties, coordinator included. For one peer and round a *site* gives either the pairwise
-seed or its share of the own mask, never both; it refuses a coordinator that names itself or a peer in both lists, takes
-a missing site back, asks after the shares were opened, or leaves fewer than the threshold in the sum. The threshold is
-a fraction of the neighbourhood that a site has when the run begins; it does not sink when sites drop. Where all are
-neighbours, `min_sites` of the run must be in the sum too, and on the list otherwise. Where sites are missing, or it
-does not see all, it opens shares only if a threshold of the confirming sites sealed the digest of the list that it was
-told: with unequal lists, each of which has a threshold of sites, pairwise masks opened by some sites and own masks by
-others would open the sum of few. So whatever a coordinator asks, with few enough colluders (see `DropoutThreshold`; 5
-of more than 51 sites at the default threshold) it opens the sum of all on one list. With fewer colluders than the
-threshold less one (u opens a share of b_u itself) at least one honest neighbour opened a share of b_u, and keeps its
-pairwise mask closed. To learn the vector
-of a site in the sum takes the coordinator and all its neighbours; of a site whose y_u came late, the coordinator and
-`threshold` of them. Public keys come with the roster: a coordinator that lies about these is not semi-honest.
+Security. Against semi-honest parties, including the coordinator. For each peer and round, a site gives either the
+pairwise seed or its share of the own mask, never both. It refuses a coordinator that
+
+- names the site itself or a peer in both lists,
+- returns a missing site to the sum,
+- asks again after the shares were opened,
+- leaves fewer sites in the sum than the threshold.
+
+The threshold is a fraction of the neighbourhood that a site has when the run begins; it does not decrease when sites
+drop. If all sites are neighbours, `min_sites` of the run must also be in the sum; otherwise they must be on the list.
+
+If sites are missing, or a site does not see all others, it opens shares only after a threshold of the confirming sites
+sealed the digest of the list that it received. Otherwise, with unequal lists that each have a threshold of sites, some
+sites would open pairwise masks and others own masks, and the coordinator would learn the sum of few sites. So with few
+enough colluders (see `DropoutThreshold`; 5 of more than 51 sites at the default threshold), the coordinator opens only
+the sum of all sites on one list, whatever it asks. If the colluders are fewer than the threshold less one (u itself
+opens a share of b_u), at least one honest neighbour opened a share of b_u and keeps its pairwise mask closed.
+
+To learn the vector of a site in the sum takes the coordinator and all its neighbours. If y_u came late, it takes the
+coordinator and `threshold` of them. Public keys come with the roster: a coordinator that lies about these is not
+semi-honest.
 
 References
 ----------
@@ -78,20 +86,20 @@ from fedsvm.protocols.sums.ring import chunk_count, chunks
 from fedsvm.protocols.sums.secure_sum import RESIDUE_BYTES, Cost, SecureSum
 
 SECRET_WORDS = shamir.SECRET_WORDS // 2
-"""Of 64 bits, in a seed or share."""
+"""Number of 64-bit words in a seed or a share."""
 
 _SECRET_BYTES = RESIDUE_BYTES * SECRET_WORDS
 _SEALED_BYTES = _SECRET_BYTES + TAG_BYTES
 
 SEALED_WORDS = _SEALED_BYTES // RESIDUE_BYTES
-"""In a share that is sealed."""
+"""Number of words in a sealed share."""
 
 REQUEST_WORDS = 1 + SEALED_WORDS
-"""In what a coordinator says of one site of a neighbourhood."""
+"""Number of words in a coordinator's request about one site of a neighbourhood."""
 
 _AT_ONCE = 1 << 12
-"""Residues of keystreams that are made before they are added: few enough for the cache, and for memory that is reused
-where the system would give, clear and take back the pages of more (glibc's malloc: from 128 KiB)."""
+"""Maximum number of residues of keystreams that are expanded before they are added. They fit the cache, and stay below
+the 128 KiB from which glibc's malloc takes new pages from the system each time."""
 
 _UNKNOWN = "the coordinator asks for something that the protocol does not know"
 
@@ -104,9 +112,9 @@ Threshold = Annotated[float, Gt(0.5), Le(1), doc("For masked: share of each site
 
 
 def masked_contribute(fraction: float, channel: Channel, vector: Residues) -> None:
-    """Run a site's part: send the masked vector and the sealed shares, then help to open what the sum needs.
+    """Run a site's part: send the masked vector and the sealed shares, then open the masks that the sum needs.
 
-    Raises StepRefused when the coordinator asks for what would open the site's or a peer's input.
+    Raises StepRefused if the coordinator asks for masks that would open the input of this site or of a peer.
     """
     group, confirming = neighbourhood(channel.sites, channel.me, channel.joint_seed())
     place = group.index(channel.me)
@@ -146,7 +154,7 @@ def masked_contribute(fraction: float, channel: Channel, vector: Residues) -> No
 
 
 def _mask(channel: Channel, total: Residues, plus: Sequence[bytes], minus: Sequence[bytes], part: int) -> None:
-    """Add the keystreams of some secrets to a part of a vector, and take off those of others, in its place."""
+    """Add the keystreams of some secrets to a part of a vector, and subtract those of others, in place."""
     at_once = max(1, _AT_ONCE // total.size)
     for secrets, sign in ((plus, 1), (minus, -1)):
         for first in range(0, len(secrets), at_once):
@@ -154,8 +162,7 @@ def _mask(channel: Channel, total: Residues, plus: Sequence[bytes], minus: Seque
 
 
 def _request(channel: Channel, group: tuple[str, ...]) -> tuple[int, frozenset[str], dict[str, bytes]]:
-    """Return the coordinator's request, the members of the group that it counts in the sum, and what it forwards of
-    them."""
+    """Return the coordinator's request, the members of the group in the sum, and the sealed shares of these."""
     rows = channel.receive(COORDINATOR, (len(group), REQUEST_WORDS))
     stage = int(rows[group.index(channel.me), 1])
     if stage not in (MISSING, OPEN, LIST):
@@ -165,7 +172,7 @@ def _request(channel: Channel, group: tuple[str, ...]) -> tuple[int, frozenset[s
 
 
 def _take_flagged(sites: tuple[str, ...], rows: Residues) -> dict[str, bytes]:
-    """Return what the coordinator forwards of each site whose flag is 1. Raises StepRefused for another flag."""
+    """Return the forwarded content of each site whose flag is 1. Raises StepRefused for a flag other than 0 and 1."""
     flags = rows[:, 0].tolist()
     if not set(flags) <= {0, 1}:
         raise StepRefused(_UNKNOWN)
@@ -209,7 +216,7 @@ def _draw(channel: Channel, count: int) -> shamir.Elements:
 def masked_reveal(fraction: float, channel: Channel, shape: tuple[int, int]) -> Residues:
     """Run the coordinator's part: return the sum of the vectors of all sites that are present to the end of step 2.
 
-    Raises PeerDropped when fewer remain; nothing is revealed then.
+    Raises PeerDropped if too few sites remain; nothing is revealed then.
     """
     graph = neighbourhoods(channel.sites, channel.joint_seed())
     threshold = DropoutThreshold(fraction, channel.run_sites).neighbourhood
@@ -293,8 +300,10 @@ def _own_seeds(
     sealed: Mapping[str, Residues],
     confirmations: Mapping[str, Residues],
 ) -> list[bytes]:
-    """Return the seeds of the own masks of the sites in the sum, from the shares that some of these, the holders,
-    open. Each is shown what confirms the list to it, if anything does."""
+    """Return the seeds of the own masks of the sites in the sum, from the shares that the holders among them open.
+
+    confirmations: the sealed digests of the list for each holder, if the list needs to be confirmed.
+    """
     members, at, count = graph.members, graph.place_at, len(channel.sites)
     numbers = [graph.numbers[site] for site in present]
     there = np.zeros(count, dtype=bool)
@@ -340,15 +349,15 @@ def requests(graph: Neighbourhoods, stage: int, there: NDArray[np.bool_], held: 
     stage : int
         One of the three.
     there : array of bool of shape (n,)
-        Who is in the sum.
+        Whether each site is in the sum.
     held : Residues of shape (n, m, 6), optional
-        What the others of each neighbourhood sealed for the site, zeros of those that are not in the sum.
+        The shares that the others of each neighbourhood sealed for the site; zeros for sites that are not in the sum.
 
     Returns
     -------
     Residues of shape (n, m, 7)
-        For each site a row for each of its neighbourhood: whether it is in, and the share of its own mask; in that of
-        the site itself, which has its own, the stage.
+        For each site, one row for each site of its neighbourhood: whether it is in the sum, and the share of its own
+        mask. The row of the site itself has the stage instead of a share.
     """
     rows = np.zeros((*graph.members.shape, REQUEST_WORDS), dtype=np.uint64)
     rows[..., 0] = there[graph.members]
@@ -409,7 +418,7 @@ def masked(threshold: Threshold = 0.66) -> SecureSum:
     Parameters
     ----------
     threshold : float, default 0.66
-        Which part of a site's neighbourhood must remain, above 0.5 and at most 1.
+        The fraction of a site's neighbourhood that must remain, above 0.5 and at most 1.
 
     Returns
     -------
@@ -418,6 +427,7 @@ def masked(threshold: Threshold = 0.66) -> SecureSum:
     Raises
     ------
     ValueError
+        The threshold is not in this range.
     """
     if not isinstance(threshold, int | float) or not 0.5 < threshold <= 1:
         raise ValueError(f"threshold must be above 0.5 and at most 1, got {threshold!r}")

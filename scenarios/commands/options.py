@@ -58,7 +58,9 @@ JsonLog = Annotated[
 ]
 CorrectionsFile = Annotated[
     Path | None,
-    typer.Option("--corrections", help="TOML file with rename, missing_values and recode for this site's own file."),
+    typer.Option(
+        "--corrections", help="TOML file with rename, missing_values, recode and convert for this site's own file."
+    ),
 ]
 
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of a failure.")]
@@ -88,10 +90,15 @@ def seconds(option: str, text: str) -> float:
 
 def require_address(option: str, address: str) -> None:
     """Raise ScenarioError for text that is not a tcp address with a port."""
-    from fedsvm.federation.hosts.messages import is_tcp
+    from fedsvm.federation.transport.addresses import is_tcp
 
     if not is_tcp(address):
-        raise ScenarioError([f"{option}: must be an address such as tcp://north.example:7101, got {address}."])
+        raise ScenarioError(
+            [
+                f"{option}: must be an address such as tcp://north.example:7101 or tcp://[2001:db8::7]:7101, got "
+                f"{address}."
+            ]
+        )
 
 
 def require_site_name(where: str, name: str) -> None:

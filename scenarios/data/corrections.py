@@ -1,4 +1,4 @@
-"""Files of different sites in one form: columns renamed, codes for missing values removed, values spelled alike."""
+"""Files of different sites in one form: columns renamed, codes for gaps removed, values spelled alike, one unit."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from fedsvm.scenarios.schema.data import DataSpec
 from fedsvm.scenarios.schema.errors import ScenarioError
 
 _Rows = NDArray[np.bool_]
+_Units = Sequence[tuple[_Rows, list[float]]]
 
 
 def correct(table: Table, settings: DataSpec, site: str | None = None) -> Table:
@@ -61,7 +62,7 @@ def correct_as_in_run(table: Table, data: Mapping[str, Any], site: str | None) -
 
     Raises ScenarioError for a site that the run did not have.
     """
-    keys = {key: data[key] for key in ("rename", "missing_values", "recode", "by_site") if data.get(key)}
+    keys = {key: data[key] for key in ("rename", "missing_values", "recode", "convert", "by_site") if data.get(key)}
     if site is None:
         return correct(table, DataSpec.model_validate({**keys, "source": table.name, "by_site": {}}))
     own = keys.get("by_site", {})
@@ -124,7 +125,8 @@ def _with_column(table: Table, settings: DataSpec, name: str, groups: Sequence[t
         (rows, [*settings.codes(name), *own.codes(name)], {**settings.recode.get(name, {}), **own.recode.get(name, {})})
         for own, rows in groups
     ]
-    if not any(codes or spellings for _, codes, spellings in changes):
+    units = [(rows, unit) for own, rows in groups if (unit := own.convert.get(name) or settings.convert.get(name))]
+    if not units and not any(codes or spellings for _, codes, spellings in changes):
         return table
     decimals = {form.decimal or "." for form in table.forms.values()} or {"."}
     for rows, codes, _ in changes:
@@ -133,6 +135,8 @@ def _with_column(table: Table, settings: DataSpec, name: str, groups: Sequence[t
         values = _recode(values, [(rows, spellings) for rows, _, spellings in changes])
     if name != settings.identifier:
         values = _as_numbers(values, decimals)
+    if units:
+        values = _convert(table, name, values, units)
     return replace(table, columns={**table.columns, name: values})
 
 
@@ -157,6 +161,21 @@ def _recode(values: NDArray[Any], changes: Sequence[tuple[_Rows, dict[str, str]]
             value = texts[row]
             texts[row] = spellings.get(value, spellings.get(value.strip(), value))
     return np.array(texts, dtype=np.str_)
+
+
+def _convert(table: Table, name: str, values: NDArray[Any], units: Sequence[tuple[_Rows, list[float]]]) -> NDArray[Any]:
+    """Return a column with the numbers of each group of rows in another unit. Raises ScenarioError for text."""
+    if values.dtype.kind == "U":
+        text = next((value for value in values.tolist() if value and plain_number(value, ".") is None), values[0])
+        raise ScenarioError(
+            [
+                f"data.convert: column {name!r} of {table.name} has text ({text!r}); fix it, or list it in "
+                "data.missing_values."
+            ]
+        )
+    for rows, (factor, addend) in units:
+        values = np.where(rows, factor * values + addend, values)
+    return values
 
 
 def _as_numbers(values: NDArray[Any], decimals: Collection[str]) -> NDArray[Any]:

@@ -286,8 +286,7 @@ def _other_units(data: Dataset, rows: Mapping[str, IntArray]) -> Iterator[str]:
         if feature.categorical:
             continue
         if clause := proposals.other_unit({site: feature.values[held] for site, held in rows.items()}):
-            advice = "convert its values in the file, or list the column in data.ignore"
-            yield f"Column {feature.name!r}: {clause}; {advice}."
+            yield f"Column {feature.name!r}: {clause}; {proposals.UNIT_ADVICE}."
 
 
 def _width(data: Dataset, declared: Mapping[str, Sequence[str]]) -> int:

@@ -207,7 +207,7 @@ def notes(found: HarmonizedTables) -> Iterator[str]:
                 f"Column {name!r}: only one of {found.sites} sites uses {quote_names(alone)}; if they are other "
                 f"spellings, add them to data.recode.{name}."
             )
-    yield from (f"Column {name!r}: {clause}." for name, clause in found.units.items())
+    yield from (f"Column {name!r}: {clause}; {proposals.UNIT_ADVICE}." for name, clause in found.units.items())
     for name, (count, least) in found.zeros.items():
         yield (
             f"Column {name!r} has 0 in {count} rows, and no other value below {least:g}; if 0 stands for a missing "

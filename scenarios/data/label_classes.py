@@ -149,7 +149,7 @@ def _two_classes(data: Dataset, positive: str | None) -> tuple[str, str]:
     if chosen is None:
         raise ScenarioError(
             [
-                f"data.positive: {data.name} has the classes {classes}; name the one that is +1: --set "
+                f"data.positive: the classes of {data.name} are {classes}; name the one that is +1: --set "
                 f"{shlex.quote(f'data.positive={found[0]}')}."
             ]
         )

@@ -227,14 +227,17 @@ def _doubtful(counts: Mapping[str, Counter[str]]) -> Iterator[Spelling]:
 
 
 def _one_letter_apart(one: str, other: str) -> bool:
-    """Return whether one letter was added, removed, changed or swapped with the next; digits tell values apart."""
+    """Return whether one letter was added, removed, changed or swapped with the next.
+
+    Digits tell values apart, and so does an "a" that negates the rest, as in "atypical".
+    """
     short, long = sorted((_fold(one), _fold(other)), key=len)
     if len(short) < _MIN_COMPARED or len(long) - len(short) > 1 or re.sub(r"\D", "", one) != re.sub(r"\D", "", other):
         return False
     start = next((place for place, (a, b) in enumerate(zip(short, long, strict=False)) if a != b), len(short))
     rest, longer = short[start:], long[start:]
     if len(short) < len(long):
-        return rest == longer[1:]
+        return rest == longer[1:] and long != f"a{short}"
     return rest[1:] == longer[1:] or (rest[:2] == longer[:2][::-1] and rest[2:] == longer[2:])
 
 
@@ -252,6 +255,10 @@ def notes_of(column: str, codes: Mapping[str, int], alike: Sequence[Spelling]) -
         said = ", ".join(f"{each.old!r} for {each.new!r}" for each in alike[:_MAX_NOTED])
         more = f" and {len(alike) - _MAX_NOTED} more" if len(alike) > _MAX_NOTED else ""
         yield f"Column {column!r} seems to have {said}{more}; see data.recode.{column}."
+
+
+UNIT_ADVICE = "convert it by data.by_site.SITE.convert, or list the column in data.ignore"
+"""The advice about a column in two units."""
 
 
 def single_site_values(parts: Parts) -> list[str]:

@@ -191,6 +191,13 @@ def is_there(source: str, base_folder: Path) -> bool:
     return file_of(source, base_folder) is not None
 
 
+def require_source(source: str, base_folder: Path) -> Path | None:
+    """Return the file of a source, or None for one without a file. Raises ScenarioError if nothing can be found."""
+    if file_of(source, base_folder) is None and is_there(source, base_folder):
+        return None
+    return _require_file(source, base_folder)
+
+
 def file_of(source: str, base_folder: Path) -> Path | None:
     """Return the file of a source, if it has one."""
     if source in BUILT_IN:
@@ -226,21 +233,23 @@ def _find(source: str, base_folder: Path, text: Collection[str], form: TextForm 
             return make(source)
     if source.startswith(openml.PREFIX):
         return Table(source, openml.read(source))
-    if source.endswith(SUFFIXES):
-        candidates = [base_folder / source, Path(source)]
-        path = next((path for path in candidates if path.is_file()), None)
-        if path is None and any(map(os.path.lexists, candidates)):
-            raise ScenarioError([f"data.source: {source!r} is no file, but a folder or a device; name a file."])
-        if path is None:
-            folders = dict.fromkeys(str(folder.resolve()) for folder in (base_folder, Path()))
-            raise ScenarioError([f"data.source: there is no file {source!r} in {' or '.join(folders)}."])
-        return _read_file(path, text, form)
-    found, name = _find_files(), source.replace("-", "_")
-    if name in found:
-        return _read_file(found[name], text, form)
-    if name in RELABELLED and RELABELLED[name].file in found:
-        table = _read_file(found[RELABELLED[name].file], text, form)
+    table = _read_file(_require_file(source, base_folder), text, form)
+    name = source.replace("-", "_")
+    if not source.endswith(SUFFIXES) and name in RELABELLED and name not in _find_files():
         return replace(table, columns=RELABELLED[name].columns(table.columns))
+    return table
+
+
+def _require_file(source: str, base_folder: Path) -> Path:
+    """Return the file of a source that has one. Raises ScenarioError."""
+    if (path := file_of(source, base_folder)) is not None:
+        return path
+    if source.endswith(SUFFIXES):
+        if any(map(os.path.lexists, (base_folder / source, Path(source)))):
+            raise ScenarioError([f"data.source: {source!r} is no file, but a folder or a device; name a file."])
+        folders = dict.fromkeys(str(folder.resolve()) for folder in (base_folder, Path()))
+        raise ScenarioError([f"data.source: there is no file {source!r} in {' or '.join(folders)}."])
+    found = _find_files()
     raise ScenarioError(
         [
             f"data.source: {source!r} is neither a file (*{', *'.join(SUFFIXES)}), "

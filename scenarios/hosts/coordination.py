@@ -145,12 +145,14 @@ class CoordinatedRun:
     def go_on(self, journal: Journal) -> FinishedRun:
         """Resume the run, which failed or whose coordinator ended. Its sites, waiting or restarted, connect again.
 
-        Never raises for what goes wrong within the run.
+        Never raises for what goes wrong within the run. Raises FederationError if it cannot go on; its folder then has
+        the results that it had.
         """
-        return run_and_record(self._run, lambda: self._take_over(journal))
+        registered = self._take_over(journal)
+        return run_and_record(self._run, lambda: self._train(registered, journal))
 
-    def _take_over(self, journal: Journal) -> None:
-        """Take back the sites of the run, and train on."""
+    def _take_over(self, journal: Journal) -> RegisteredSites:
+        """Take back the sites of the run. Raises FederationError."""
         met, endpoint, meeting = journal.header, self._endpoint, self._meeting
         restartable: tuple[str, ...] = tuple(met["restartable"])
         joined = [
@@ -175,7 +177,7 @@ class CoordinatedRun:
             raise FederationError(why)
         end_rounds(endpoint, waited, met["run"], heard)
         self._tell(f"{', '.join(met['tickets'])} are back; the run continues after {journal.last_round} rounds")
-        self._train(registered, journal)
+        return registered
 
     @property
     def _same_columns(self) -> bool:
@@ -278,10 +280,16 @@ def _party_now(party: Party, journal: Journal) -> Party:
 
 @contextmanager
 def _resumption_explained(folder: Path, tell: Callable[[str], None]) -> Iterator[None]:
-    """Tell the operator of a run that failed how it goes on, if it can."""
+    """Tell the operator of a run that failed or was interrupted how it goes on, if it can."""
     try:
         yield
     except FederationError as error:
         if is_resumable(error):
             tell(f"the sites wait for the run to be resumed: fedsvm coordinate --resume {folder} --listen … --key …")
+        raise
+    except KeyboardInterrupt:
+        tell(
+            f"the sites end too; to resume the run, start them again, and fedsvm coordinate --resume {folder} "
+            "--listen … --key …"
+        )
         raise

@@ -231,8 +231,11 @@ def _resume(
     """Take the place of a coordinator that ended, whose sites wait."""
     from fedsvm.scenarios.hosts import coordination
     from fedsvm.scenarios.run import resume
+    from fedsvm.scenarios.run.result import RESULT, read_result
 
     tell = partial(say, "coordinator")
+    if (folder / RESULT).is_file() and read_result(folder).status == "completed":
+        raise ScenarioError([f"{folder} is completed; nothing is left to resume."])
     with resume.reopen_journal(folder, tell) as (journal, chosen, _):
         if "tickets" not in journal.header:
             raise ScenarioError([f"{folder} is a run on one machine; resume it by fedsvm run --resume."])
@@ -240,7 +243,7 @@ def _resume(
         with coordination.listening(meeting) as endpoint:
             say("coordinator", f"listens at {endpoint.address} for {', '.join(journal.header['tickets'])}")
             plain = PlainView(errors, chosen.name, EtaEstimator.of(chosen))
-            with interrupted_run(folder):
+            with failing(), interrupted_run(folder):
                 run = coordination.CoordinatedRun(
                     chosen,
                     meeting,

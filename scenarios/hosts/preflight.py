@@ -1,7 +1,8 @@
-"""Checks before a run: a policy against a scenario, and a site's data and network."""
+"""Checks before a run: a policy against a scenario, and a site's files and network."""
 
 from __future__ import annotations
 
+import os
 import socket
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from fedsvm.federation.site.program import exact_steps, script_of
 from fedsvm.federation.site.rules import SiteRules
 from fedsvm.federation.site.site_policy import SitePolicy
 from fedsvm.federation.site.terms import Terms
-from fedsvm.scenarios.data import file_join
+from fedsvm.scenarios.data import file_join, sources
 from fedsvm.scenarios.hosts.site_data import hold
 from fedsvm.scenarios.schema.corrections import Corrections
 from fedsvm.scenarios.schema.data import DataSpec
@@ -58,6 +59,41 @@ def refusals(rules: SiteRules, terms: Terms, data: str | None = None, own: Corre
         except StepRefused as error:
             found.append(str(error).rpartition(_BY_POLICY)[2])
     return found
+
+
+def require_files(data: str, rules: SiteRules) -> None:
+    """Check, without reading it, that a site may read its data, and that it may write the records of its policy.
+
+    Parameters
+    ----------
+    data : str
+        The file of the site's rows.
+    rules : SiteRules
+        Those of the site's operator.
+
+    Raises
+    ------
+    ScenarioError
+        With everything that is missing or not allowed.
+    """
+    problems: list[str] = []
+    try:
+        path = sources.require_source(data, Path())
+    except ScenarioError as error:
+        problems += [each.replace("data.source:", "--data:", 1) for each in error.problems]
+    else:
+        if path is not None and not os.access(path, os.R_OK):
+            problems.append(f"--data: {path} may not be read by the user of this process; allow it.")
+    for key, name in {"ledger": rules.ledger, "answers": rules.answers}.items():
+        if name and not _may_write(Path(name)):
+            problems.append(f"--policy: {key}: {name} cannot be written; allow it, or name another file.")
+    if problems:
+        raise ScenarioError(problems)
+
+
+def _may_write(path: Path) -> bool:
+    """Return whether this process may write a file, or make it if it is missing."""
+    return os.access(path, os.R_OK | os.W_OK) if path.exists() else os.access(path.parent, os.W_OK | os.X_OK)
 
 
 def readiness(coordinator: str, data: str, own: Corrections | None = None) -> str:

@@ -84,6 +84,7 @@ def site(
         rules = SiteRules() if policy is None else read_policy(policy)
         if rules.pinned and sites is None:
             raise ScenarioError([f"--policy: {policy} has pinned = true; add --sites, the folder of the sites' keys."])
+        preflight.require_files(data, rules)
         place = _location(certificates.read_secret(key), coordinator, coordinator_key, sites, listen, advertise)
         visits = _Visits(
             place,
@@ -191,12 +192,17 @@ def _location(
 ) -> SiteLocation:
     """Return the addresses and keys of the site and its coordinator. Raises ScenarioError, and FederationError."""
     from fedsvm.federation.hosts.site_session import SiteLocation
+    from fedsvm.federation.transport.addresses import is_wildcard
 
     for option, address in {"--coordinator": coordinator, "--listen": listen, "--advertise": advertise}.items():
         if address or option == "--coordinator":
             require_address(option, address)
     if advertise and not listen:
         raise ScenarioError(["--advertise: is where others reach what --listen opens; add --listen."])
+    if is_wildcard(reached := advertise or listen):
+        raise ScenarioError(
+            [f"--advertise: must be an address that other sites can connect to, got {reached}; name this machine."]
+        )
     return SiteLocation(
         certificate,
         coordinator,

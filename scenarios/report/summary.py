@@ -13,7 +13,7 @@ from rich.text import Text
 
 from fedsvm.algorithms.privacy.accountant import PrivacyReport
 from fedsvm.federation.report import CostReport, DisclosureReport
-from fedsvm.federation.text import visible
+from fedsvm.federation.text import list_names, visible
 from fedsvm.federation.transport.keys import COORDINATOR
 from fedsvm.protocols.analysis.views import Coalition
 from fedsvm.scenarios.figures import area_gain, format_count, human_bytes, percent, percent_range, plain_range, points
@@ -21,7 +21,7 @@ from fedsvm.scenarios.report import whole_run
 from fedsvm.scenarios.run.audit import AttackResult, CollusionReport, KnownColumns
 from fedsvm.scenarios.run.gains import Gain
 from fedsvm.scenarios.run.intervals import Interval
-from fedsvm.scenarios.run.metrics import Metrics, PooledMetrics, SiteMetrics
+from fedsvm.scenarios.run.metrics import Metrics, PooledMetrics, SiteMetrics, class_table
 from fedsvm.scenarios.run.own_models import OwnModels
 from fedsvm.scenarios.run.result import ModelResult, RunResult, Timing
 from fedsvm.scenarios.run.selection import AccuracyEstimate, SelectionResult
@@ -86,11 +86,13 @@ def _quality_lines(result: RunResult, model: ModelResult) -> list[tuple[str, str
     found.append(("model", f"{model.algorithm}, {model.description}"))
     if result.metrics is not None:
         folds = describe_folds(result)
-        found += measure_lines(result.metrics, model.classes, f"mean of {folds}" if folds else "on the test rows")
+        found += measure_lines(
+            result.metrics, model.classes, f"mean and deviation of {folds}" if folds else "on the test rows"
+        )
     if result.at_sites is not None:
         found.append(("at sites", _at_sites(result.at_sites)))
     if result.own_models is not None:
-        found.append(("sites alone", _own_models(result.own_models)))
+        found.append(("sites alone", _own_models(result.own_models, result.at_sites)))
     if result.selection is not None:
         found += selection_lines(result.selection)
     if result.centralised is not None:
@@ -110,7 +112,9 @@ def measure_lines(measured: Metrics, classes: tuple[str, ...], where: str) -> li
     """Return the lines of measures with their confidence intervals. where: the rows, such as "on the test rows"."""
     found = [("accuracy", _metrics(measured, where)), *_class_lines(measured, classes)]
     if measured.intervals:
-        found.append(("intervals", f"95 %: {_intervals(measured)}"))
+        table = class_table(measured)
+        rows = "" if measured.folds or table is None else f", {int(table.sum())} rows"
+        found.append(("intervals", f"95 %{rows}: {_intervals(measured)}"))
     return found
 
 
@@ -306,22 +310,38 @@ def _metrics(metrics: Metrics, where: str) -> str:
 
 
 def _at_sites(found: SiteMetrics) -> str:
+    """Return what sites measured on the rows that they hold out."""
     within = f" to within {found.auc_resolution:.1g}" if found.auc_resolution else ""
     auc = f", AUC {found.auc:.4f}{within}" if found.auc is not None else ""
+    return f"{percent(found.accuracy)} of {_held_out(found)} held-out rows{auc}, through secure sums"
+
+
+def _held_out(found: SiteMetrics) -> int:
+    """Return the number of rows that sites hold out."""
     rows = sum(map(sum, found.confusion_matrix)) if found.confusion_matrix else 0
-    rows += sum(asdict(found.confusion).values()) if found.confusion else 0
-    return f"{percent(found.accuracy)} of {rows} held-out rows{auc}, through secure sums"
+    return rows + (sum(asdict(found.confusion).values()) if found.confusion else 0)
 
 
-def _own_models(own: OwnModels) -> str:
-    """Return the accuracy of the sites' own models and of the federated one."""
+def _own_models(own: OwnModels, at_sites: SiteMetrics | None) -> str:
+    """Return the accuracy of the sites' own models and of the federated one, and which sites can train no model."""
     auc = f", AUC {own.auc:.4f}" if own.auc is not None else ""
     spread = ""
     if own.sites:
-        found = [each.accuracy for each in own.sites.values()]
+        counted = [each for each in own.sites.values() if not each.one_class] or list(own.sites.values())
+        found = [each.accuracy for each in counted]
         spread = f" ({percent(min(found))} to {percent(max(found))})"
     both = f"by each site's own model and {percent(own.federated.accuracy)} by the federated one, both at threshold 0"
-    return f"{percent(own.accuracy)}{spread}{auc} {both}"
+    return f"{percent(own.accuracy)}{spread}{auc} {both}{_without_own_model(own, at_sites)}"
+
+
+def _without_own_model(own: OwnModels, at_sites: SiteMetrics | None) -> str:
+    """Return a clause on sites with rows of one class, which cannot train a model; empty without any."""
+    if len(own.one_class_sites) == len(own.sites) > 0:
+        return "; every site has rows of one class, and predicts that class"
+    if own.one_class_sites:
+        return f"; not counting {list_names(own.one_class_sites)} with rows of one class"
+    left_out = _held_out(at_sites) - own.test_rows if at_sites is not None and own.test_rows else 0
+    return f"; not counting {left_out} rows at sites that train on one class" if left_out > 0 else ""
 
 
 def federating_line(own: OwnModels | None, pooled: PooledMetrics | None) -> str:

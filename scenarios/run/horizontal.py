@@ -13,7 +13,7 @@ from fedsvm.algorithms.data.columns import Columns, LabeledRows, Schema
 from fedsvm.algorithms.data.horizontal_task import HorizontalTask
 from fedsvm.algorithms.data.public_rows import PublicTask, public_columns
 from fedsvm.algorithms.data.statistics_rounds import StatisticsPlan
-from fedsvm.algorithms.own_models import own_scores, phrase_of
+from fedsvm.algorithms.own_models import has_several_classes, own_scores, phrase_of
 from fedsvm.algorithms.pooled import EvaluationRows
 from fedsvm.algorithms.privacy.accountant import PrivacyAccountant
 from fedsvm.algorithms.privacy.privacy_ledger import DataIdentity
@@ -164,13 +164,15 @@ class SimulatedRows(RowSource):
             return self.own_at_sites(federation, model)
         if not self.scenario.compare.sites or not len(self.dataset.test(task.fold)):
             return None
-        table, own = self.scenario.algorithm, {}
+        table, own, of_one_class = self.scenario.algorithm, {}, []
         method = table.implementation.own_method
         for site in training_of(model).sites:
             of_site = self._rows(task.fold, (site,), task.columns)
             if len(of_site.train.rows):
                 own[site] = (len(of_site.train.rows), own_scores(method, table.settings, of_site))
-        return compare_own(phrase_of(method), decisions, rows.test.labels, own)
+                if not has_several_classes(of_site.train):
+                    of_one_class.append(site)
+        return compare_own(phrase_of(method), decisions, rows.test.labels, own, of_one_class)
 
     def _whole(self, model: Model) -> Model:
         """Return the model with the parts that sites keep in files of their own."""

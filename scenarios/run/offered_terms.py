@@ -40,7 +40,7 @@ _READING = (
 )
 """The keys of the [data] table that a site needs to read and split its data, and to know the steps of its columns."""
 
-_CORRECTIONS = ("missing_values", "recode", "rename", "by_site")
+_CORRECTIONS = ("missing_values", "recode", "rename", "convert", "by_site")
 """The keys of corrections, sent if a scenario has them."""
 
 _READING_COLUMNS = ("partition", "align", "identifier")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -38,11 +38,15 @@ class OwnModel(Score):
         95 % confidence intervals of accuracy and AUC.
     gain : Gain, optional
         The federated model's figures, less those of this one.
+    one_class : bool
+        Whether all of these rows are of one class, in some fold. The site then predicts this class for every row, and
+        means leave it out if another site has more classes.
     """
 
     rows: int
     intervals: Mapping[str, Interval] = field(default_factory=dict)
     gain: Gain | None = None
+    one_class: bool = False
 
 
 @dataclass(frozen=True)
@@ -52,8 +56,9 @@ class OwnModels(Score):
     Attributes
     ----------
     accuracy, auc : float
-        Means of the sites' own models. They decide at 0. Where sites score their own test rows, `accuracy` is a share
-        of all of these, and AUCs are of rows within a site, weighted by the sites' test rows.
+        Means of the sites' own models, of sites with more than one class. They decide at 0. Where sites score their
+        own test rows, `accuracy` is a share of the test rows of these sites, and AUCs are of rows within a site,
+        weighted by the sites' test rows.
     phrase : str
         The method of the sites' own models.
     tested_by : {"runner", "sites"}
@@ -67,6 +72,8 @@ class OwnModels(Score):
         paired by row, and by fold. Areas of sites' own test rows have none if no site's area has a variance.
     sites : mapping of str to OwnModel
         Each site's own model, where the runner holds the test rows.
+    test_rows : int
+        Number of rows on which all of these models were tested; in the last fold.
     """
 
     phrase: str
@@ -76,6 +83,12 @@ class OwnModels(Score):
     auc_gain: float | None
     intervals: Mapping[str, Interval] = field(default_factory=dict)
     sites: Mapping[str, OwnModel] = field(default_factory=dict)
+    test_rows: int = 0
+
+    @property
+    def one_class_sites(self) -> tuple[str, ...]:
+        """The sites whose training rows are of one class, so that they cannot train a model alone."""
+        return tuple(name for name, each in self.sites.items() if each.one_class)
 
     @property
     def gain(self) -> Gain:
@@ -90,6 +103,7 @@ def compare_own(
     decisions: FloatArray,
     labels: FloatArray,
     own: Mapping[str, tuple[int, FloatArray]],
+    of_one_class: Collection[str] = (),
 ) -> OwnModels:
     """Return the comparison on test rows that the runner holds.
 
@@ -103,19 +117,22 @@ def compare_own(
         +1 and -1, or numbers of more classes.
     own : mapping of str to (int, array)
         The training rows and the decision values of each site's own model.
+    of_one_class : collection of str
+        The sites whose training rows are of one class. Means leave them out, unless all sites are such.
     """
     sites = {}
     for site, (rows, values) in own.items():
         measured = measuring.evaluate(values, labels)
         within = {name: measured.intervals[name] for name in ("accuracy", "auc") if name in measured.intervals}
         of_site = gain_over(decisions, [values], labels)
-        sites[site] = OwnModel(measured.accuracy, measured.auc, rows, within, of_site)
-    gain = gain_over(decisions, [values for _, values in own.values()], labels)
+        sites[site] = OwnModel(measured.accuracy, measured.auc, rows, within, of_site, site in of_one_class)
+    counted = [site for site in own if site not in of_one_class] or list(own)
+    gain = gain_over(decisions, [own[site][1] for site in counted], labels)
     of_all = measuring.score(decisions, labels, 0.0)
     auc = None if gain.auc is None or of_all.auc is None else of_all.auc - gain.auc
     intervals = {f"{name}_gain": interval for name, interval in gain.intervals.items()}
     accuracy = of_all.accuracy - gain.accuracy
-    return OwnModels(accuracy, auc, phrase, "runner", of_all, gain.accuracy, gain.auc, intervals, sites)
+    return OwnModels(accuracy, auc, phrase, "runner", of_all, gain.accuracy, gain.auc, intervals, sites, len(labels))
 
 
 def compare_counts(phrase: str, counts: OwnCounts) -> OwnModels | None:
@@ -129,14 +146,16 @@ def compare_counts(phrase: str, counts: OwnCounts) -> OwnModels | None:
     if (of_own := share_interval(round(counts.own_right), round(n))) is not None:
         intervals["accuracy"] = of_own
     if (ranked := counts.ranked) <= 0:
-        return OwnModels(own, None, phrase, "sites", Score(federated, None), gain, None, intervals)
+        of_all = Score(federated, None)
+        return OwnModels(own, None, phrase, "sites", of_all, gain, None, intervals, test_rows=round(n))
     auc, own_auc = counts.federated_auc / ranked, counts.own_auc / ranked
     variances = [each / ranked**2 for each in (counts.federated_variance, counts.own_variance)]
     if min(variances) > 0:
         areas = [Area(of, spread, auc_wald(of, spread)) for of, spread in zip((auc, own_auc), variances, strict=True)]
         intervals["auc"] = areas[1].interval
         intervals["auc_gain"] = auc_gain_interval(areas[0], areas[1], counts.gain_variance / ranked**2)
-    return OwnModels(own, own_auc, phrase, "sites", Score(federated, auc), gain, auc - own_auc, intervals)
+    of_all = Score(federated, auc)
+    return OwnModels(own, own_auc, phrase, "sites", of_all, gain, auc - own_auc, intervals, test_rows=round(n))
 
 
 def mean_own_models(folds: Sequence[OwnModels], folds_per_repeat: int) -> OwnModels | None:
@@ -152,7 +171,8 @@ def mean_own_models(folds: Sequence[OwnModels], folds_per_repeat: int) -> OwnMod
         of_site = [fold.sites[name] for fold in folds]
         found, within = _means(of_site, {"accuracy": _SHARE, "auc": _SHARE}, folds_per_repeat)
         gain = mean_gain([each.gain for each in of_site if each.gain is not None], folds_per_repeat)
-        sites[name] = OwnModel(found["accuracy"] or 0.0, found["auc"], of_site[-1].rows, within, gain)
+        of_one_class = any(each.one_class for each in of_site)
+        sites[name] = OwnModel(found["accuracy"] or 0.0, found["auc"], of_site[-1].rows, within, gain, of_one_class)
     return OwnModels(
         means["accuracy"] or 0.0,
         means["auc"],
@@ -163,6 +183,7 @@ def mean_own_models(folds: Sequence[OwnModels], folds_per_repeat: int) -> OwnMod
         means["auc_gain"],
         intervals,
         sites,
+        folds[-1].test_rows,
     )
 
 

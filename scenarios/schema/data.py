@@ -58,7 +58,7 @@ class DataSpec(Corrections):
     ignore: list[str] = Field(default=[])
     """Columns to ignore."""
     by_site: dict[str, Corrections] = Field(default={})
-    """Further `missing_values`, `recode` and `rename` of single sites, by site name."""
+    """Further `missing_values`, `recode`, `rename` and `convert` of single sites, by site name."""
     missing: Literal["refuse", "drop", "mean"] = "refuse"
     """The treatment of rows with missing values: refuse them, drop them, or fill numbers with the mean over all
     sites."""

@@ -31,4 +31,4 @@ def _content(run: ReportedRun) -> dict[str, Any]:
     return {"head": head, "rows": [*rows, mean, ["deviation", percent(spread), deviation, *empty]]}
 
 
-SECTION = Section(place=100, id="folds", title="Folds", content=_content)
+SECTION = Section(place=16, id="folds", title="Folds", content=_content)

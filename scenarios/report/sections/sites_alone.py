@@ -28,8 +28,10 @@ def _rows(result: RunResult) -> list[list[str]]:
 def _own_rows(own: OwnModels | None) -> Iterator[list[str]]:
     if own is not None:
         for site, each in own.sites.items():
-            yield _row(f"{site} alone", str(each.rows), each, each.intervals, each.gain)
-        yield _row("sites alone, mean", "", own, own.intervals, own.gain)
+            of_one_class = " (one class)" if each.one_class else ""
+            yield _row(f"{site} alone{of_one_class}", str(each.rows), each, each.intervals, each.gain)
+        several = len(own.sites) > len(own.one_class_sites) > 0
+        yield _row(f"sites{' with more classes' if several else ''} alone, mean", "", own, own.intervals, own.gain)
 
 
 def _pooled_rows(pooled: PooledMetrics | None) -> Iterator[list[str]]:
@@ -72,14 +74,15 @@ def _cards(result: RunResult) -> Iterator[Card]:
 
 
 SECTION = Section(
-    place=90,
+    place=14,
     id="own",
     title="Worth it?",
     heading="Is federating worth it?",
     content=lambda run: {"rows": _rows(run.result)},
-    template="""{{ grid(["model", "training rows", "accuracy", "AUC", "the federated model gains in accuracy (points)",
-"in AUC"], rows) }}
-<p>All models are tested on the same rows, and gains are paired by row. Brackets have 95 % confidence intervals.
+    template="""{{ grid(["model", "training rows", "accuracy", "AUC", "gain in accuracy (points)", "gain in AUC"], rows,
+text=(4, 5), stack=true) }}
+<p>A gain is the figure of the federated model less that of the model in this row. All models are tested on the same
+rows, and gains are paired by row. Brackets have 95 % confidence intervals.
 &ldquo;No clear difference&rdquo; means that the interval contains 0. The models may still differ.</p>""",
     cards=_cards,
 )
