@@ -1,10 +1,10 @@
 """The training rows that parties of a default run name: the coordinator, each site, both, and two committee members.
 
 `python -m benchmarks.committee_audit [NAME ...] [--seeds N] [--first SEED] [--named] [--set KEY=VALUE]` runs pan-svm by
-default settings and five sites on quickstart, wdbc and pima (FEDSVM_DATA), with the audit of `fedsvm audit`, and prints a line for each
-seed. The attackers have the list of all rows of the source. The committee is drawn anew in each round, so that a site
-is a member in some rounds, the dealer in others, and outside in the rest. With --named the terms name sites 1 and 2 as
-members and site 3 as the dealer, and a line has the rows of each role.
+default settings and five sites on quickstart, wdbc and pima (FEDSVM_DATA), with the audit of `fedsvm audit`, and prints
+a line for each seed. The attackers have the list of all rows of the source. The committee is drawn anew in each round,
+so that a site is a member in some rounds, the dealer in others, and outside in the rest. With --named the terms name
+sites 1 and 2 as members and site 3 as the dealer, and a line has the rows of each role.
 """
 
 from __future__ import annotations
