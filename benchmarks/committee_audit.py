@@ -1,10 +1,10 @@
 """The training rows that parties of a default run name: the coordinator, each site, both, and two committee members.
 
-`python -m benchmarks.committee_audit [NAME ...] [--seeds N] [--first SEED] [--named]` runs pan-svm by default settings
-and five sites on quickstart, wdbc and pima (FEDSVM_DATA), with the audit of `fedsvm audit`, and prints a line for each
-seed. The attackers have the list of all rows of the source. The committee is drawn anew in each round, so that a site
-is a member in some rounds, the dealer in others, and outside in the rest. With --named the terms name sites 1 and 2 as
-members and site 3 as the dealer, and a line has the rows of each role.
+`python -m benchmarks.committee_audit [NAME ...] [--seeds N] [--first SEED] [--named] [--set KEY=VALUE]` runs pan-svm by
+default settings and five sites on quickstart, wdbc and pima (FEDSVM_DATA), with the audit of `fedsvm audit`, and prints
+a line for each seed. The attackers have the list of all rows of the source. The committee is drawn anew in each round,
+so that a site is a member in some rounds, the dealer in others, and outside in the rest. With --named the terms name
+sites 1 and 2 as members and site 3 as the dealer, and a line has the rows of each role.
 """
 
 from __future__ import annotations
@@ -86,6 +86,9 @@ def main() -> None:
     arguments.add_argument("--seeds", type=int, default=10, help="runs of each set (default: 10)")
     arguments.add_argument("--first", type=int, default=1, help="seed of the first run (default: 1)")
     arguments.add_argument("--named", action="store_true", help="name the committee, and print rows by role")
+    arguments.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", help="another setting of all runs"
+    )
     given = arguments.parse_args()
     head = ["data", "seed"]
     if given.named:
@@ -97,7 +100,8 @@ def main() -> None:
     print(f"| {' | '.join(head)} |\n|{'---|' * len(head)}", flush=True)
     for seed in range(given.first, given.first + given.seeds):
         for name in given.names:
-            cells = line_by_role(audits(name, seed, *_NAMED)) if given.named else line(audits(name, seed))
+            found = audits(name, seed, *given.set, *(_NAMED if given.named else ()))
+            cells = line_by_role(found) if given.named else line(found)
             print(f"| {' | '.join([name, str(seed), *cells])} |", flush=True)
 
 
