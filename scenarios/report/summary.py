@@ -113,7 +113,7 @@ def measure_lines(measured: Metrics, classes: tuple[str, ...], where: str) -> li
     found = [("accuracy", _metrics(measured, where)), *_class_lines(measured, classes)]
     if measured.intervals:
         table = class_table(measured)
-        rows = "" if measured.folds or table is None else f", {int(table.sum())} rows"
+        rows = "" if len(measured.folds) > 1 or table is None else f", {int(table.sum())} rows"
         found.append(("intervals", f"95 %{rows}: {_intervals(measured)}"))
     return found
 
