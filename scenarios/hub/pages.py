@@ -356,6 +356,7 @@ class Pages:
             "end_days": "",
             "results_to": EVERYBODY,
         }
+        shown, folded = task_form.split_fields(wish.algorithm)
         page = render_template(
             "new",
             caller,
@@ -371,7 +372,9 @@ class Pages:
             masks=task_form.masks(wish.algorithm),
             can_compare=task_form.can_compare_sites(wish.algorithm),
             default_mu=task_form.default_mu(wish.algorithm),
-            settings=task_form.fields_of(wish.algorithm),
+            settings=shown,
+            folded=folded,
+            unfolds=any(wish.settings.get(each.name, "").strip() not in ("", str(each.default)) for each in folded),
             sums=list(OWN_SUMS),
             dropout_sum=DROPOUT_SUM,
         )

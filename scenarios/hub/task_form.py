@@ -36,6 +36,12 @@ _DESCRIBE_SUMMARY = "Counts, gaps, means, quantiles and frequencies of columns o
 _LOOKS_EVERY_S = 60.0
 _FILES_OF_HUB = ("ledger",)
 """Settings that name a file of the coordinator, whose machine is not the creator's."""
+_ESSENTIAL = frozenset(
+    "C budget class_weight delta epsilon features gamma inner_folds kernel landmarks loss max_depth regularisation "
+    "remove size statistic threshold threshold_target".split()
+)
+"""Settings that a form shows at once, of whatever algorithm. It folds the others, if they are more than a few."""
+_FEW_SETTINGS = 6
 _NOT_A_NAME = re.compile(r"[^A-Za-z0-9._-]+")
 _NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,3})?"
 _RANGE = re.compile(rf"\S.*\s{_NUMBER}\s+{_NUMBER}")
@@ -157,6 +163,14 @@ def fields_of(name: str) -> list[Setting]:
     if name == DESCRIBE:
         return []
     return [each for each in settings(ALGORITHMS[name].Settings) if each.name not in _FILES_OF_HUB]
+
+
+def split_fields(name: str) -> tuple[list[Setting], list[Setting]]:
+    """Return the settings of an algorithm that its form shows, and those that it folds."""
+    found = fields_of(name)
+    if len(found) <= _FEW_SETTINGS:
+        return found, []
+    return [each for each in found if each.name in _ESSENTIAL], [each for each in found if each.name not in _ESSENTIAL]
 
 
 def default_mu(name: str) -> float:
