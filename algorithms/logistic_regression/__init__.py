@@ -24,8 +24,6 @@ site       the site half
 training   training over the sites, in the clear or behind a committee
 algorithm  the choice of masking, comparison methods and attacks
 
-References
-----------
-Y. Wu, X. Jiang, J. Kim and L. Ohno-Machado, "Grid binary logistic regression (GLORE)", JAMIA 19, 2012, which adds up
-the same sums without hiding the addends.
+The sums are those of Wu, Jiang, Kim and Ohno-Machado, "Grid binary logistic regression (GLORE)" (JAMIA 19, 2012), which
+adds them up without hiding the addends.
 """

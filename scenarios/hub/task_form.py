@@ -36,28 +36,10 @@ _DESCRIBE_SUMMARY = "Counts, gaps, means, quantiles and frequencies of columns o
 _LOOKS_EVERY_S = 60.0
 _FILES_OF_HUB = ("ledger",)
 """Settings that name a file of the coordinator, whose machine is not the creator's."""
-_ESSENTIAL = frozenset(
-    [
-        "C",
-        "budget",
-        "class_weight",
-        "delta",
-        "epsilon",
-        "features",
-        "gamma",
-        "inner_folds",
-        "kernel",
-        "landmarks",
-        "loss",
-        "max_depth",
-        "regularisation",
-        "remove",
-        "size",
-        "statistic",
-        "threshold",
-        "threshold_target",
-    ]
-)
+_ESSENTIAL = {
+    *("C", "budget", "class_weight", "delta", "epsilon", "features", "gamma", "inner_folds", "kernel", "landmarks"),
+    *("loss", "max_depth", "regularisation", "remove", "size", "statistic", "threshold", "threshold_target"),
+}
 """Settings that a form shows at once, of whatever algorithm. It folds the others, if they are more than a few."""
 _FEW_SETTINGS = 6
 _NOT_A_NAME = re.compile(r"[^A-Za-z0-9._-]+")
