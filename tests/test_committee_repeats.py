@@ -86,7 +86,7 @@ def abort_once(victim: str, seen: list[FloatArray], patch: pytest.MonkeyPatch) -
             given = yield steps.send(given)
             shares.append(given)
         total = system.numbers.reduce(sum(system.numbers.unpack(each, (1, system.opened)) for each in shares))
-        numbers, _ = system.read_beside(total[:, :, system.triangle :])
+        numbers, _ = system.read_sums(total[:, :, system.triangle :])
         seen.append(np.concatenate([np.zeros(2), numbers]))
         channels[0].left_out[victim] = "a lie"
         raise PeerDropped("a lie")
