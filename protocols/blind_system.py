@@ -30,7 +30,9 @@ with any one site sees M, the solution and that site's own data: the other membe
 of M is one of H up to a factor of 4 for each mask. Any two members of the committee learn H and q. Together with a
 coalition that opens the sum, they learn the parts of single sites. A dealer or member that lies causes a wrong
 solution, which the check notices unless a or b also lies in the check. There is no protection against a dealer or b
-that lies together with the coordinator: from a false matrix of the dealer the coordinator learns a part of a mask.
+that lies together with the coordinator: from a false matrix of the dealer the coordinator learns a part of a mask. Nor
+is there against the first site of the run, through which the draw goes: it may show each site other bits of the others,
+until every site takes it for a and another site for b. With three sites, one attempt in 36 comes out so.
 Messages between sites are sealed for their receiver, so the coordinator cannot read those that it forwards.
 """
 

@@ -1,7 +1,8 @@
 """The committee of a blind system (`blind_system`): three sites, drawn by all sites together or agreed before the run.
 
-Each site commits to 256 random bits before any site shows its own, so no site can choose the members. The first
-site sends the draw to the coordinator.
+Each site commits to 256 random bits before any site shows its own, so no site that follows the protocol can choose the
+members. The first site collects them and sends the draw to the coordinator; see `blind_system` for what it gains by a
+lie.
 
 Cost of a draw: 4 (n - 1) messages between sites in 4 hops, and one to the coordinator.
 """

@@ -124,7 +124,7 @@ def test_a_site_that_takes_its_noise_off_names_more_rows_by_the_weights() -> Non
     there = LabeledRows(rows.rows[:200], rows.labels[:200])
     written, feature_map = WrittenDown(), FourierMap.draw(0.3, 80, len(NAMES), seed=1)
     features, seed = feature_map(scaled(written, there.rows, [])), np.arange(4, dtype=np.uint64)[None]
-    own = repeat_draws(seed, 2 * C, 1, features.shape[1])[0]
+    own = repeat_draws(seed, 2 * C, 1, features.shape[1])[0][0]
     others = size * C * np.random.default_rng(1).standard_normal(features.shape[1])
     (found,) = solve_pooled([Problem.of(features, there.labels, C, tilt=own + others)], StoppingRule(1e-6, 100))
     written.add("receive_map", **feature_map.to_fields(), w=found.w, b=np.array(found.b))
@@ -143,7 +143,7 @@ def test_a_site_that_takes_its_noise_off_ranks_rows_better_by_the_steps() -> Non
     seed, deviation, areas = np.arange(4, dtype=np.uint64)[None], 20.0, list[float]()
 
     def draw(width: int) -> FloatArray:
-        return np.asarray(repeat_draws(seed, deviation, 1, width)[0])
+        return np.asarray(repeat_draws(seed, deviation, 1, width)[0][0])
 
     written = WrittenDown()
     walked(written, data, landmarks=60, step_noise=0.1, categories=[["b", "o", "x"]] * 9, tilt=draw)

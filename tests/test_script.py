@@ -167,6 +167,17 @@ def test_a_stage_starts_again_over_others_unless_a_sum_was_opened(then: str) -> 
         bound.admit("a", b"", ALL[2:], 3)
 
 
+def test_what_a_sum_opened_is_not_forgotten_when_its_order_comes_again() -> None:
+    """The second attempt, over the same sites, breaks off before anything is opened."""
+    place = ScriptPosition(stage("a", "b"), max_repeats=0)
+    place.admit("a", b"", ALL, 1)
+    place.note_opened()
+    place.admit("a", b"", ALL, 2)
+    place.note_change()
+    with pytest.raises(OrderRefused, match="over other sites 0 times at most"):
+        place.admit("a", b"", ALL[1:], 3)
+
+
 def test_a_site_that_was_restarted_takes_earlier_sums_for_opened() -> None:
     place = ScriptPosition(stage("a", "b"), max_repeats=0)
     place.miss([1], ["a"])

@@ -43,19 +43,19 @@ class OwnNoise:
 def own_noise(epoch: Epoch, posed: BinaryTask, width: int) -> OwnNoise:
     """Return the noise that members of a coalition drew for the last training of a problem with m = `width` weights."""
     begun = max((number for number, each in enumerate(epoch.rounds) if each.step == "begin_path"), default=0)
-    seeds, keys = dict[str, Residues](), dict[str, Residues]()
-    deviations, problems = dict[str, float](), posed.number + 1
+    seeds, deviations, problems = dict[str, Residues](), dict[str, float](), posed.number + 1
     for each in epoch.rounds[begun:]:
         if each.step == "share_path":
             for site, lines in each.entries.items():
                 drawn = [line.array for line in lines if line.what == DREW and line.array.shape == SHAPE]
-                if len(drawn) > 1:  # the keys of barriers and noise on released weights, and of this noise
-                    keys[site], seeds[site] = drawn[-2:]
+                if drawn:
+                    seeds[site] = drawn[-1]
         elif each.step == "noise_sizes":
             deviations |= {site: float(sizes[1]) ** 0.5 for site, sizes in each.inputs.items() if sizes[1] > 0}
         elif each.step in ("newton", "blind_newton"):
             problems = max(problems, int(np.max(each.parameters["problems"])) + 1)
     known = [site for site in seeds if site in deviations]
-    draws = [repeat_draws(seeds[site], deviations[site], problems, width)[posed.number] for site in known]
-    key = keys[known[0]] if len(known) == 1 else None
+    repeated = [repeat_draws(seeds[site], deviations[site], problems, width) for site in known]
+    draws = [drawn[posed.number] for drawn, _ in repeated]
+    key = repeated[0][1] if len(repeated) == 1 else None
     return OwnNoise(np.sum([np.zeros(width), *draws], axis=0), len(draws), key)

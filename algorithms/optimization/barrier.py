@@ -63,7 +63,8 @@ class SecretBarriers:
     """The multiples of mu of a site's rows in one problem: log-uniform between 1 / SPREAD and SPREAD.
 
     They follow from the site's key (1, 4), the number of the problem and the point alone. So an order of another round
-    at the same point does not draw them again, and they do not average out.
+    at the same point does not draw them again. At a point nearby they are others: a coordinator that orders tiny steps
+    averages them out, and one that orders an extreme mu makes them irrelevant.
     """
 
     key: Residues
@@ -146,7 +147,7 @@ class Problem:
         width = self.features.shape[1]
         squares = float(np.vdot(self.features, self.features)) + len(weights) * self.lever**2
         heavy = weights * squares > most
-        if squares > _MOST_SQUARES or 2 * np.count_nonzero(heavy) > len(weights):
+        if not 1 / _MOST_SQUARES < squares < _MOST_SQUARES or 2 * np.count_nonzero(heavy) > len(weights):
             return self.curvature(weights)
         roots = np.empty((len(weights), self.dimensions), dtype=np.float32)
         roots[:, :width], roots[:, width:] = self.features, self.lever

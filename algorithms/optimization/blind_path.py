@@ -155,7 +155,7 @@ def _numbers_of(solved: Sequence[BlindSolution]) -> FloatArray:
 BLIND_ARGUMENTS = {
     "iteration": free("a whole number", "nothing; a false one ends the run or spoils the model"),
     "problems": free("numbers of problems", "only a choice of problems"),
-    "mus": free("numbers above 0", "sums for another barrier parameter"),
+    "mus": free("numbers above 0", "sums for another barrier parameter; with an extreme one, without secret barriers"),
     "keep": free("0 or 1 of each problem", "the last point instead of the best one, nearly the same"),
     "still": free("0 or 1 of each problem", "the sums at the same point, with fresh masks and noise"),
     "scales": free("powers of two", TOO_SMALL),

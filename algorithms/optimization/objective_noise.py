@@ -134,20 +134,27 @@ def draw_noise(
         "prices": hashlib.sha256(prices.tobytes()).hexdigest(),
         "shape": list(shape),
     }
-    key = site.channel.random((1, 4))
     dither = Dither(site.channel.random((1, 4)))  # drawn each time: a step that is carried out again draws as often
     normal = site.answers.answer(question, site.partition, 0.0, lambda: dither.draw(math.prod(shape)))
     draws = _of_size(normal.reshape(shape), deviation)
     mean_square = lengths / len(stored) if lengths else 1.0
-    return SiteNoise(draws, deviation, mean_square, len(site.channel.sites), key)
+    return SiteNoise(draws, deviation, mean_square, len(site.channel.sites), key_of(normal))
 
 
-def repeat_draws(seed: Residues, deviation: float, problems: int, width: int) -> FloatArray:
-    """Return the draws (P, m) that a site made by a seed (1, 4), for whoever has its record of random numbers.
+def key_of(normal: FloatArray) -> Residues:
+    """Return the key (1, 4) of a site whose draws came from these normal numbers: the same question has the same."""
+    digest = hashlib.shake_256(b"key " + np.ascontiguousarray(normal, dtype=np.float64).tobytes()).digest(32)
+    return np.frombuffer(digest, dtype=np.uint64).reshape(1, 4)
+
+
+def repeat_draws(seed: Residues, deviation: float, problems: int, width: int) -> tuple[FloatArray, Residues]:
+    """Return the draws (P, m) that a site made by a seed (1, 4), and its key, for whoever has its record of random
+    numbers.
 
     They are not those of a site that had kept the answer to this question from another run.
     """
-    return _of_size(Dither(seed).draw(problems * width).reshape(problems, width), deviation)
+    normal = Dither(seed).draw(problems * width)
+    return _of_size(normal.reshape(problems, width), deviation), key_of(normal)
 
 
 def share_faced(sites: int, known: int) -> float:

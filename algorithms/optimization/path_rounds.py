@@ -45,7 +45,7 @@ ROUND_ARGUMENTS = {
         "sums at an unknown point; a false step only spoils the model",
     ),
     "problems": free("numbers of problems", "only a choice of problems"),
-    "mus": free("numbers above 0", "sums for another barrier parameter"),
+    "mus": free("numbers above 0", "sums for another barrier parameter; with an extreme one, without secret barriers"),
     "keep": free("0 or 1 of each problem", "the last point instead of the best one, nearly the same"),
     "still": free("0 or 1 of each problem", "the sums at the same point, with fresh masks"),
     "scales": free("powers of two", TOO_SMALL),

@@ -94,7 +94,7 @@ class ScriptPosition:
         if not may:
             raise OrderRefused(self._reason(step))
         self._repeats_over_others += is_over_others
-        self._last_opened = False
+        self._last_opened &= is_repeated  # what was opened stays so if the order comes again
         self._repeats = self._repeats + 1 if is_repeated and not changed else 0
         self._before, self._may, self._last = before, may, (step, content)
         self._members, self._changed, self._round = members, False, round_number
