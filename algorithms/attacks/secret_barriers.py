@@ -10,8 +10,8 @@ steps. So each candidate is absent, or its k_i is normal; all together explain t
 
 Probabilistic data association (Bar-Shalom and Tse, Automatica 11, 1975) finds the chances: each candidate is weighed
 against what all others leave, which is taken for normal with the mean and the covariance that their chances give. It
-begins with more noise than there is. The mean of a present candidate is corrected by what it explains, and by the same
-rule. An attack that keeps the covariances of the prior names fewer rows.
+begins with more noise than there is. The mean and the covariance of a present candidate's k are corrected in the same
+way. An attack that keeps those of the samples names fewer rows.
 """
 
 from __future__ import annotations
@@ -94,8 +94,8 @@ class StepSums:
     def of(cls, path: ViewedPath, steps: IntArray, problem: Problem, known_tilt: FloatArray, tilt: float) -> StepSums:
         """Return the sums of the steps that these rounds (s,) led to.
 
-        Without a committee the covariances of the noise are 1 times the metric of Newton's system, in which a step has
-        a length of sqrt(d); they then wait for the size of the noise.
+        Without a committee the covariances are those of noise of size 1; the caller multiplies them by the square of
+        its size.
 
         problem: of rows like those in the data, and as many. known_tilt (m,): the known part of B. tilt: the deviation
         of each entry of the rest.

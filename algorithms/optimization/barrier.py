@@ -73,12 +73,7 @@ class SecretBarriers:
     def draw(self, v: FloatArray, rows: int) -> FloatArray:
         """Return the multiples (rows,) at a point (d,)."""
         at = hashlib.sha256(v.tobytes()).hexdigest()
-        return multiples(uniform(self.key, f"barriers {self.problem} {at}", rows))
-
-
-def multiples(shares: FloatArray) -> FloatArray:
-    """Return multiples of mu for uniform numbers in [0, 1)."""
-    return np.asarray(SPREAD ** (2 * shares - 1))
+        return np.asarray(SPREAD ** (2 * uniform(self.key, f"barriers {self.problem} {at}", rows) - 1))
 
 
 @dataclass(frozen=True)
