@@ -139,6 +139,7 @@ def test_a_site_that_takes_its_noise_off_names_more_rows_by_the_weights() -> Non
 
 @pytest.mark.long
 def test_a_site_that_takes_its_noise_off_ranks_rows_better_by_the_steps() -> None:
+    """On a short path: on a long one the attack sometimes ends far from the right chances."""
     data, candidates = boards()
     seed, deviation, areas = np.arange(4, dtype=np.uint64)[None], 20.0, list[float]()
 
@@ -146,11 +147,12 @@ def test_a_site_that_takes_its_noise_off_ranks_rows_better_by_the_steps() -> Non
         return np.asarray(repeat_draws(seed, deviation, 1, width)[0][0])
 
     written = WrittenDown()
-    walked(written, data, landmarks=60, step_noise=0.1, categories=[["b", "o", "x"]] * 9, tilt=draw)
+    categories = [["b", "o", "x"]] * 9
+    walked(written, data, landmarks=60, step_noise=0.1, tolerance=0.1, categories=categories, tilt=draw)
     view, truth = written.view(coordinator=False), GroundTruth({"site-1": data}, {}, candidates)
     for each in (view, with_own_noise(view, seed, deviation)):
         areas.append(audit_view(each, [NewtonSteps(0.1, 0.02)], truth, None).attacks[0].auc or 0.0)
-    assert areas[1] > max(0.75, areas[0] + 0.05)
+    assert areas[1] > max(0.62, areas[0] + 0.08)
 
 
 def test_noise_that_is_left_is_that_of_the_other_sites() -> None:
