@@ -9,7 +9,9 @@ from benchmarks.default_noise import WAYS, attack, train
 from benchmarks.landmarks import SETS, map_source
 
 
-@pytest.mark.parametrize(("way", "least", "most"), [("default", 10, 110), ("`max_iterations` 4", 0, 3)])
+@pytest.mark.parametrize(
+    ("way", "least", "most"), [pytest.param("default", 10, 110, marks=pytest.mark.long), ("`max_iterations` 4", 0, 3)]
+)
 def test_a_site_names_rows_by_a_whole_path_and_next_to_none_by_its_beginning(way: str, least: int, most: int) -> None:
     source, random = map_source((*SETS["quickstart"], *WAYS[way].statistics)), np.random.default_rng(1)
     found = attack(source, WAYS[way], train(source, WAYS[way], random), 0, random)

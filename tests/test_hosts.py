@@ -810,6 +810,7 @@ def test_a_site_that_declines_ends_the_run_and_the_sentence_names_the_way_out(tm
     assert "or with --set federation.min_sites=2, with which each of the two learns the other's part" in said
 
 
+@pytest.mark.long
 def test_a_site_makes_the_folder_of_its_receipts_and_declines_without_a_receipt(tmp_path: Path) -> None:
     with hosts(tmp_path) as there:
         coordinator = there.coordinator("--set", "protocol.sum=masked")
