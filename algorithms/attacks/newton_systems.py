@@ -139,10 +139,8 @@ def _sites(path: ViewedPath) -> list[tuple[str, ...]]:
 
 def solve(path: ViewedPath, sites: tuple[str, ...], problem: Problem) -> Counts | None:
     """Return how often candidates occur among the rows of some sites; None if they cannot make up the sums."""
-    terms = signed_features(problem)
+    terms, rounds = signed_features(problem), _rounds_of(path, sites, problem)
     first = distinct(terms)
-    pairs = zip(path.rounds, path.standings(problem), strict=True)
-    rounds = [(each.sums[sites], standing) for each, standing in pairs if sites in each.sums]
     best: Counts | None = None
     for chosen, share in [
         (rounds[:_SOLVED], _FEW_EQUATIONS),
@@ -164,10 +162,8 @@ def solve(path: ViewedPath, sites: tuple[str, ...], problem: Problem) -> Counts 
 
 def solve_weights(path: ViewedPath, sites: tuple[str, ...], problem: Problem) -> Counts | None:
     """Return which candidates have a weight in the matrices of some sites; None if they cannot make up any."""
-    terms = signed_features(problem)
+    terms, rounds = signed_features(problem), _rounds_of(path, sites, problem)
     first = distinct(terms)
-    pairs = zip(path.rounds, path.standings(problem), strict=True)
-    rounds = [(each.sums[sites], standing) for each, standing in pairs if sites in each.sums]
     best: Counts | None = None
     for total, standing in rounds[:_SOLVED]:
         forms = _forms(_MANY_EQUATIONS, len(first), terms)
@@ -181,6 +177,12 @@ def solve_weights(path: ViewedPath, sites: tuple[str, ...], problem: Problem) ->
         if best is None or counts.sum() > best.counts.sum():
             best = Counts(counts, residual)
     return best
+
+
+def _rounds_of(path: ViewedPath, sites: tuple[str, ...], problem: Problem) -> list[tuple[RowTotals, DualState]]:
+    """Return the totals of some sites in each round that has them, with the state of candidates."""
+    pairs = zip(path.rounds, path.standings(problem), strict=True)
+    return [(each.sums[sites], standing) for each, standing in pairs if sites in each.sums]
 
 
 def _forms(share: float, candidates: int, terms: FloatArray) -> FloatArray:
