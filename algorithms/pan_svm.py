@@ -55,6 +55,7 @@ from fedsvm.algorithms.optimization.linear_svm import (
 from fedsvm.algorithms.optimization.linear_svm_settings import LinearSvmSettings, resolve_solver
 from fedsvm.algorithms.optimization.masking_choice import MaskedRounds, choice, obstacle
 from fedsvm.algorithms.optimization.path_sums import NewtonPath
+from fedsvm.algorithms.optimization.solution import NOISY_TOLERANCE, TOLERANCE
 from fedsvm.algorithms.optimization.weighting import Weighting
 from fedsvm.algorithms.pooled import EvaluationRows, Pooled
 from fedsvm.algorithms.remarks import Remark
@@ -148,9 +149,10 @@ class PanSvm(MappedAlgorithm[PanSettings, PanModel]):
         return with_calibration(federation, task, model, settings)
 
     def resolve_settings(self, settings: PanSettings, premises: Premises) -> tuple[PanSettings, tuple[Remark, ...]]:
-        """Resolve `masking = "auto"` and the default of `objective_noise`."""
+        """Resolve `masking = "auto"` and the defaults of `objective_noise` and `tolerance`."""
         noise = settings.noise_among(premises.sites, premises.statistics_privacy)
-        settings = replace(settings, objective_noise=noise)
+        tolerance = settings.tolerance or (NOISY_TOLERANCE if noise else TOLERANCE)
+        settings = replace(settings, objective_noise=noise, tolerance=tolerance)
         if settings.masking != "auto":
             return settings, ()
         unless = obstacle(premises.sites, premises.min_sites, premises.conditions)
@@ -243,7 +245,7 @@ class PanSvm(MappedAlgorithm[PanSettings, PanModel]):
             JointNewtonSystems(is_noisy=bool(settings.objective_noise)),
             NewtonSteps(settings.step_noise, settings.objective_noise or 0.0),
             _support_rows(settings),
-            JointSupportRows(settings.C, settings.tolerance),
+            JointSupportRows(settings.C, settings.stopping.tolerance),
             # secret barriers and noise leave nobody a candidate's part in these numbers
             *([] if settings.objective_noise else [OpenedScalars()]),
         ]
@@ -252,7 +254,7 @@ class PanSvm(MappedAlgorithm[PanSettings, PanModel]):
         """Return the attacks on landmarks and digits of the scale, and on the weights."""
         from fedsvm.algorithms.attacks.joint_blocks import JointSupportRows
 
-        jointly = [JointSupportRows(settings.C, settings.tolerance)] if settings.multiclass == "joint" else []
+        jointly = [JointSupportRows(settings.C, settings.stopping.tolerance)] if settings.multiclass == "joint" else []
         return [*super().file_attacks(settings), _support_rows(settings), *jointly]
 
 
@@ -261,7 +263,7 @@ def _support_rows(settings: PanSettings) -> SupportRows:
 
     return SupportRows(
         settings.C,
-        settings.tolerance,
+        settings.stopping.tolerance,
         settings.objective_noise or 0.0,
         weighted=settings.class_weight is not None,
         is_joint=settings.multiclass == "joint",

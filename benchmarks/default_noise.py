@@ -1,4 +1,4 @@
-"""The accuracy of default runs with all their noise, and the rows that a site names by the path of training.
+"""The accuracy of default runs with all their noise, and the rows that a site names by the path and by exact weights.
 
 `python -m benchmarks.default_noise [NAME ...] [--splits N] [--first SEED]` needs FEDSVM_DATA. It prints a line for each
 way of training each data set, over splits of four to one. Features are those of `benchmarks.landmarks`, by the steps of
@@ -25,8 +25,9 @@ from fedsvm.algorithms.attacks.attack import CandidateScores, RowClaim
 from fedsvm.algorithms.attacks.newton_path import PathRound, ViewedPath, signed_features
 from fedsvm.algorithms.attacks.newton_steps import Members, claims_of
 from fedsvm.algorithms.attacks.secret_barriers import HiddenTerms, StepSums, chances_of, coefficients, steps_taken
+from fedsvm.algorithms.attacks.support_rows import SURE, SupportRows, TrainedPoint
 from fedsvm.algorithms.data.columns import LabeledRows
-from fedsvm.algorithms.optimization.barrier import Problem, SecretBarriers
+from fedsvm.algorithms.optimization.barrier import TARGET_DEVIATION, Problem, SecretBarriers, secret_offsets
 from fedsvm.algorithms.optimization.committee import LEAN, dither_size
 from fedsvm.algorithms.optimization.interior_point import (
     Extent,
@@ -40,12 +41,12 @@ from fedsvm.algorithms.optimization.interior_point import (
 from fedsvm.algorithms.optimization.local_path import LocalPath, opened_by
 from fedsvm.algorithms.optimization.masking import dither_seed
 from fedsvm.algorithms.optimization.objective_noise import noise_size, released_deviation
-from fedsvm.algorithms.optimization.solution import StoppingRule
+from fedsvm.algorithms.optimization.solution import NOISY_TOLERANCE, TOLERANCE, StoppingRule
 from fedsvm.federation.arrays import BoolArray, FloatArray, IntArray, Residues
 from tools.arguments import parser
 
 NAMES = ("quickstart", "wdbc", "heart", "german", "pima")
-_SPLITS, _FURTHEST = 10, 5.0
+_SPLITS, _FURTHEST, _MOST_ROUNDS = 10, 5.0, 500
 
 
 @dataclass(frozen=True)
@@ -55,19 +56,18 @@ class Way:
     statistics: tuple[str, ...] = NOISY
     objective_noise: float = 0.2
     step_noise: float = 0.1
-    has_barriers: bool = True
-    tolerance: float = 1e-4
-    max_iterations: int = 500
+    has_secrets: bool = True
+    tolerance: float = NOISY_TOLERANCE
 
 
 WAYS: Mapping[str, Way] = {
-    "no noise": Way(statistics=EXACT, objective_noise=0.0, step_noise=0.0),
-    "noisy statistics only": Way(objective_noise=0.0, step_noise=0.0),
+    "no noise": Way(EXACT, objective_noise=0.0, step_noise=0.0, has_secrets=False, tolerance=TOLERANCE),
+    "noisy statistics only": Way(objective_noise=0.0, step_noise=0.0, has_secrets=False, tolerance=TOLERANCE),
+    "without secrets of rows": Way(has_secrets=False),
     "default": Way(),
-    "default without secret barriers": Way(has_barriers=False),
-    "`max_iterations` 5": Way(max_iterations=5),
-    "`max_iterations` 4": Way(max_iterations=4),
-    "`max_iterations` 3": Way(max_iterations=3),
+    "`tolerance` 0.01": Way(tolerance=0.01),
+    "`tolerance` 1e-4": Way(tolerance=TOLERANCE),
+    "`tolerance` 1e-4, without secrets of rows": Way(tolerance=TOLERANCE, has_secrets=False),
 }
 
 
@@ -80,6 +80,7 @@ class Measured(NamedTuple):
     rounds: float
     gap: float
     named: float
+    named_by_weights: float
     wrong: float
     area: float
 
@@ -168,8 +169,12 @@ def train(source: MappedSource, way: Way, random: np.random.Generator) -> Traine
         features, _signs(source, source.training), C, lever=math.sqrt((features**2).sum(axis=1).mean())
     )
     if way.objective_noise:
-        barriers = SiteBarriers(keys[0], 0, keys, [len(rows) for rows in source.sites])
-        problem = replace(problem, tilt=np.sum(draws, axis=0), barriers=barriers if way.has_barriers else None)
+        problem = replace(problem, tilt=np.sum(draws, axis=0))
+    if way.has_secrets:
+        counts = [len(rows) for rows in source.sites]
+        offsets = [secret_offsets(key, 0, count) for key, count in zip(keys, counts, strict=True)]
+        targets = problem.targets + np.concatenate(offsets)
+        problem = replace(problem, targets=targets, barriers=SiteBarriers(keys[0], 0, keys, counts))
     noise = noise_size(sizes, m) if way.objective_noise else NoiseSize()
     path = CommitteePath(problem, way.step_noise, noise, random)
     (outcome,) = solve(
@@ -177,7 +182,7 @@ def train(source: MappedSource, way: Way, random: np.random.Generator) -> Traine
         problems=1,
         dimensions=problem.dimensions,
         intercept=True,
-        stopping=StoppingRule(way.tolerance, way.max_iterations),
+        stopping=StoppingRule(way.tolerance, _MOST_ROUNDS),
     )
     return Trained(path, draws, keys, outcome)
 
@@ -201,9 +206,9 @@ def attack(source: MappedSource, way: Way, trained: Trained, site: int, random: 
         if half < 2:
             sums.right[place] += path.halves[number][half]
             sums.noise[place] /= 2
-    if way.has_barriers:
+    if way.has_secrets:
         hidden = HiddenTerms.sample(viewed, problem, steps)
-        ours = replace(ours, barriers=SecretBarriers(trained.keys[site], 0))
+        ours = ours.with_secrets(trained.keys[site], 0)
     else:
         means = coefficients(viewed, problem, steps).T
         hidden = HiddenTerms(signed_features(problem), means, np.zeros((*means.shape, means.shape[1])))
@@ -218,8 +223,26 @@ def attack(source: MappedSource, way: Way, trained: Trained, site: int, random: 
             named, wrong = float(is_right.sum()), float((~is_right).sum())
         elif isinstance(each, CandidateScores):
             area = _area(each.scores, there)
-    nothing = float("nan")
-    return Measured(nothing, nothing, nothing, nothing, nothing, named, wrong, area)
+    nothing, sure = float("nan"), by_weights(source, way, trained, site, others)
+    wrong += float((sure & ~there).sum())
+    return Measured(nothing, nothing, nothing, nothing, nothing, named, float((sure & there).sum()), wrong, area)
+
+
+def by_weights(source: MappedSource, way: Way, trained: Trained, site: int, others: IntArray) -> BoolArray:
+    """Return (n,) which of the other candidates the exact weights at the end name to a site."""
+    path, own = trained.path, source.sites[site]
+    point = TrainedPoint(
+        weights=path.problem.weights(path.standings[0].v),
+        own_noise=trained.draws[site],
+        target_deviation=TARGET_DEVIATION if way.has_secrets else 0.0,
+        own_offsets=secret_offsets(trained.keys[site], 0, len(own)) if way.has_secrets else None,
+    )
+    known, unknown = (LabeledRows(source.features[rows], _signs(source, rows)) for rows in (own, others))
+    attack_on_weights = SupportRows(float(source.settings.C), way.tolerance, way.objective_noise)
+    found = attack_on_weights.chances(point, lambda features: features, unknown, known)
+    if found is None or found.least is None:
+        return np.zeros(len(others), dtype=np.bool_)
+    return np.asarray(found.least > SURE)
 
 
 def measure(name: str, way: Way, seed: int) -> Measured:
@@ -247,13 +270,14 @@ def measure(name: str, way: Way, seed: int) -> Measured:
 
 def line(name: str, way: str, found: Sequence[Measured]) -> str:
     """Return a line of the table."""
-    exact, accuracy, released, rounds, gap, named, wrong, area = np.array(found).T
+    exact, accuracy, released, rounds, gap, named, by_weights_alone, wrong, area = np.array(found).T
     cells = [name, way, _with_error(exact), _with_error(accuracy), _with_error(released)]
     cells += [f"{rounds.mean():.1f}", f"{np.median(gap):.1g}"]
     if np.isnan(named).any():
-        cells += ["", "", ""]
+        cells += ["", "", "", ""]
     else:
-        cells += [f"{named.min():.0f} to {named.max():.0f}", f"{wrong.max():.0f}"]
+        cells += [f"{each.min():.0f} to {each.max():.0f}" for each in (named, by_weights_alone)]
+        cells += [f"{wrong.max():.0f}"]
         cells += [f"{area.min():.2f} to {area.max():.2f}"]
     return f"| {' | '.join(cells)} |"
 
@@ -284,8 +308,8 @@ def main() -> None:
     arguments.add_argument("--splits", type=int, default=_SPLITS, help=f"number of splits (default: {_SPLITS})")
     arguments.add_argument("--first", type=int, default=1, help="seed of the first split (default: 1)")
     given = arguments.parse_args()
-    head = ["data", "way", "exact kernel, %", "accuracy, %", "released, %", "rounds", "gap", "named by a site"]
-    head += ["wrong", "AUC of its steps"]
+    head = ["data", "way", "exact kernel, %", "accuracy, %", "released, %", "rounds", "gap", "named by the path"]
+    head += ["by exact weights", "wrong", "AUC of its steps"]
     print(f"| {' | '.join(head)} |\n|{'---|' * len(head)}", flush=True)
     for name in given.names:
         for title, way in WAYS.items():

@@ -642,6 +642,7 @@ def test_what_is_packed_is_unpacked(m: int, intercept: bool, seed: int, keeper: 
         gradient=random.normal(size=d),
         objective=random.uniform(),
         alphas=random.uniform(size=g),
+        extra=random.normal(),
         vectors=random.normal(size=(g, m)),
         rows=random.integers(0, 50, size=g).astype(float),
     )
@@ -655,7 +656,7 @@ def test_what_is_packed_is_unpacked(m: int, intercept: bool, seed: int, keeper: 
         return
     assert found is not None
     assert found.reached is None
-    for name in ("matrix", "gradient", "objective", "alphas", "vectors", "rows", "off"):
+    for name in ("matrix", "gradient", "objective", "alphas", "extra", "vectors", "rows", "off"):
         of_name = getattr(opened, name)
         np.testing.assert_allclose(getattr(found, name), of_name, rtol=1e-12, atol=1e-12, err_msg=name)
     if d:

@@ -18,7 +18,7 @@ from fedsvm.algorithms.attacks.own_noise import OwnNoise, own_noise
 from fedsvm.algorithms.attacks.support_rows import SupportRows
 from fedsvm.algorithms.data.columns import LabeledRows
 from fedsvm.algorithms.features.fourier import FourierMap
-from fedsvm.algorithms.optimization.barrier import Problem, SecretBarriers
+from fedsvm.algorithms.optimization.barrier import Problem
 from fedsvm.algorithms.optimization.joint_barrier import JointProblem
 from fedsvm.algorithms.optimization.local_path import solve_pooled
 from fedsvm.algorithms.optimization.masking import Masking
@@ -69,7 +69,7 @@ def test_the_draws_of_all_sites_are_what_the_weights_lack_of_a_sum_over_rows(mas
         problem = path.problem(epoch, rows)
         assert problem is not None
         assert each.key is not None
-        secret = replace(problem, barriers=SecretBarriers(each.key, 0))
+        secret = problem.with_secrets(each.key, 0)
         total += problem.weigh(path.standings(secret)[-1].alpha)[:-1]
     lacks = total - path.end[:-1]
     drawn = np.sum([each.draw for each in found], axis=0)

@@ -14,7 +14,7 @@ from fedsvm.algorithms.features.k_means import local_centres
 from fedsvm.algorithms.features.kernels import Kernel
 from fedsvm.algorithms.features.nystrom import NystromMap
 from fedsvm.algorithms.optimization import interior_point
-from fedsvm.algorithms.optimization.barrier import Problem, SecretBarriers
+from fedsvm.algorithms.optimization.barrier import Problem
 from fedsvm.algorithms.optimization.cutting_plane import Line, Points, solve
 from fedsvm.algorithms.optimization.hinge_sums import HingeSums
 from fedsvm.algorithms.optimization.interior_point import NewtonRequest, RoundSums
@@ -173,7 +173,7 @@ def walked(
     is_noisy = objective_noise > 0 or tilt is not None
     problem = Problem.of(features, data.labels, C)
     if is_noisy:
-        problem = replace(problem, tilt=noise, barriers=SecretBarriers(dither_seed(), 0))
+        problem = replace(problem, tilt=noise).with_secrets(dither_seed(), 0)
     path = _BlindPath(problem, masking, written)
     (outcome,) = interior_point.solve(
         path,

@@ -292,7 +292,7 @@ def _blind_rounds(rounds: Sequence[RoundView], problem: int, layout: Layout) -> 
 
 def _opened(layout: Layout, order: BlindOrder, place: int, round_: RoundView) -> OpenedNumbers:
     numbers, _ = opened_sums(round_.entries[COORDINATOR], order.systems([layout] * len(order.problems)))[place]
-    objective, alphas, rows, _ = np.split(numbers, np.cumsum([1, layout.classes, layout.classes]))
+    objective, alphas, _, rows, _ = np.split(numbers, np.cumsum([1, layout.classes, 1, layout.classes]))
     of_objective, of_alphas, _ = 2 * order.noises[place]
     return OpenedNumbers(
         objective=float(objective[0] * order.scales[place, 2]),

@@ -40,7 +40,7 @@ from fedsvm.algorithms.attacks.own_noise import own_noise
 from fedsvm.algorithms.attacks.secret_barriers import HiddenTerms, StepSums, chances_of, steps_taken
 from fedsvm.algorithms.attacks.support_rows import split_candidates
 from fedsvm.algorithms.data.columns import LabeledRows
-from fedsvm.algorithms.optimization.barrier import Problem, SecretBarriers
+from fedsvm.algorithms.optimization.barrier import Problem
 from fedsvm.federation.arrays import FloatArray, Residues
 from fedsvm.protocols.analysis.views import RunView
 
@@ -186,7 +186,7 @@ def members_behind_barriers(
     chance = _prior_chance(len(others.rows) + len(own.rows), path.rows, len(others.rows))
     hidden, prior = HiddenTerms.sample(path, problem, steps), np.full(len(others.rows), chance)
     if known.key is not None:
-        sums = sums.without(path, replace(ours, barriers=SecretBarriers(known.key, known.problem)), steps)
+        sums = sums.without(path, ours.with_secrets(known.key, known.problem), steps)
     elif len(own.rows):
         hidden = hidden.with_more(HiddenTerms.sample(path, ours, steps))
         prior = np.append(prior, np.ones(len(own.rows)))

@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fedsvm.algorithms.attacks.newton_path import ViewedPath, signed_features
-from fedsvm.algorithms.optimization.barrier import Problem, SecretBarriers
+from fedsvm.algorithms.optimization.barrier import Problem
 from fedsvm.federation.arrays import FloatArray, IntArray
 
 _SAMPLES = 32
@@ -69,7 +69,7 @@ class HiddenTerms:
         found = []
         for number in range(_SAMPLES):
             key = random.integers(0, 1 << 63, (1, 4)).astype(np.uint64)
-            found.append(coefficients(path, replace(problem, barriers=SecretBarriers(key, number)), steps))
+            found.append(coefficients(path, problem.with_secrets(key, number), steps))
         drawn = np.array(found)
         means = drawn.mean(axis=0)
         apart = drawn - means[None]

@@ -5,9 +5,9 @@ rows beyond the margin. Whoever knows w and has a list of candidates computes th
 at the margin or within (`support_posterior`): those in the training data have a part in w, and others have none. Nobody
 needs a sum for this. Every site is sent points near the optimum, and everybody has them whom the model is given to.
 
-With noise in the objective w lacks the sum of the sites' draws. Sites know their own draws, which they add to w, and
-the optimum, whose margins are exact, and those of exactly 1 are of training rows. Released weights have a little noise,
-so that their margins are not.
+With noise in the objective w lacks the sum of the sites' draws, and the margins of rows at the margin are not exactly
+1 but their secret targets. Sites know their own draws, which they add to w, and the targets of their own rows. Released
+weights have a little noise in addition.
 
 Membership inference in the sense of Shokri et al. 2017; that an SVM's weights are a combination of training rows is why
 it needs no shadow models. Of candidates beyond the margin the point says nothing, and they are not ranked.
@@ -28,6 +28,7 @@ from fedsvm.algorithms.attacks.own_noise import own_noise
 from fedsvm.algorithms.attacks.row_counts import SAME_WITHIN
 from fedsvm.algorithms.attacks.support_posterior import Posterior, SupportEquation, chances_by_margin
 from fedsvm.algorithms.data.columns import LabeledRows
+from fedsvm.algorithms.optimization.barrier import TARGET_DEVIATION, secret_offsets
 from fedsvm.algorithms.optimization.objective_noise import released_deviation
 from fedsvm.federation.arrays import BoolArray, FloatArray, IntArray
 from fedsvm.protocols.analysis.views import RunView
@@ -61,12 +62,15 @@ class TrainedPoint:
     """A trained point: weights (m + 1,), w and b.
 
     own_noise: (m,) draws of noise in the objective that the coalition knows, or 0. share_left: the noise that it does
-    not know, as a share of the agreed size. is_released: whether the point has the noise of released weights.
+    not know, as a share of the agreed size. target_deviation: of targets that it does not know. own_offsets: of the
+    targets of its own rows, if it knows them. is_released: whether the point has the noise of released weights.
     """
 
     weights: FloatArray
     own_noise: FloatArray | float = 0.0
     share_left: float = 1.0
+    target_deviation: float = 0.0
+    own_offsets: FloatArray | None = None
     is_released: bool = False
 
 
@@ -116,7 +120,7 @@ class SupportRows(Attack):
         if features is None:
             return
         found = [
-            self._chances(point, lambda rows: features(scale(rows)), others, own)
+            self.chances(point, lambda rows: features(scale(rows)), others, own)
             for point in self._points(parts[-1], prior)
         ]
         yield from self._outcomes([each for each in found if each is not None], others)
@@ -143,9 +147,12 @@ class SupportRows(Attack):
         if not self._noise:
             return [TrainedPoint(point)]
         noise = own_noise(epoch, prior.posed, len(point) - 1)
-        return [TrainedPoint(point, noise.draw, noise.share_left(prior.sites), is_released=path is None)]
+        own = len(prior.own.rows) if prior.own is not None else 0
+        offsets = None if noise.key is None else secret_offsets(noise.key, prior.posed.number, own)
+        share = noise.share_left(prior.sites)
+        return [TrainedPoint(point, noise.draw, share, TARGET_DEVIATION, offsets, is_released=path is None)]
 
-    def _chances(
+    def chances(
         self,
         point: TrainedPoint,
         features_of: Callable[[FloatArray], FloatArray],
@@ -171,11 +178,15 @@ class SupportRows(Attack):
         if b:
             terms, total = np.column_stack([terms, labels]), np.append(total, b if self._regularised else 0.0)
             deviations = np.append(deviations, _CONSTANT_ERROR * self._C)
-        told = chances_by_margin(margins, blur * lengths, _CHANCE)
+        unknown = np.full(len(rows), point.target_deviation)
+        if point.own_offsets is not None:
+            margins[len(others.rows) :] -= point.own_offsets
+            unknown[len(others.rows) :] = 0.0
+        told = chances_by_margin(margins, np.hypot(blur * lengths, unknown), _CHANCE)
         chances = np.where(np.arange(len(rows)) < len(others.rows), np.minimum(told, _MOST_BY_MARGIN), SURE)
         found = np.full((2, len(rows)), np.nan)
         for share in _MARGIN_ERRORS:
-            spread = np.hypot(blur, share * error) * lengths + _LEAST_MARGIN_ERROR
+            spread = np.hypot(np.hypot(blur, share * error) * lengths, unknown) + _LEAST_MARGIN_ERROR
             near = np.flatnonzero(margins < 1 + _DEVIATIONS * spread)
             if not 0 < len(near) <= MAX_SUPPORT:
                 return None

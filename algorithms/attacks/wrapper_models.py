@@ -73,7 +73,7 @@ class WrapperSupportRows(SupportRows):
             def features_of(rows: FloatArray, model: WrapperModel = model) -> FloatArray:
                 return model.feature_map(epoch.scale(rows)[:, model.columns])
 
-            found = self._chances(TrainedPoint(model.point), features_of, others, own)
+            found = self.chances(TrainedPoint(model.point), features_of, others, own)
             ranked += [] if found is None else [found]
         yield from self._outcomes(ranked, others)
 

@@ -18,7 +18,6 @@ from fedsvm.algorithms.optimization.cutting_plane import solve
 from fedsvm.algorithms.optimization.hinge_sums import HingeSums
 from fedsvm.algorithms.optimization.kernel_dual import Dual, check_memory
 from fedsvm.algorithms.optimization.line_search import grid_search
-from fedsvm.algorithms.optimization.solution import StoppingRule
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.federation import Federation
 
@@ -96,7 +95,7 @@ def _train_low_rank(
         dimensions=mapping.shape[1],
         groups=settings.cut_groups,
         C=settings.C,
-        stopping=StoppingRule(settings.tolerance, settings.max_iterations),
+        stopping=settings.stopping,
         search=grid_search,
         on_iteration=lambda iteration, found: federation.log_metrics(
             iteration=iteration, gap=max(each.gap for each in found)

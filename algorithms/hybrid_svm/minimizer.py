@@ -85,7 +85,7 @@ def pooled_minimizer(
 ) -> tuple[FloatArray, float]:
     """Return weights, of the prior's shape, and objective on all rows together, summed over several problems."""
     features, labels = paired_features(train.rows, rho), train.labels
-    stopping, C = StoppingRule(settings.tolerance, settings.max_iterations), settings.C / len(train.labels)
+    stopping, C = settings.stopping, settings.C / len(train.labels)
     if prior.ndim == 1:
         solution = minimize(features, labels, prior, C, stopping)
         return prior + solution.w, solution.objective

@@ -26,7 +26,7 @@ from fedsvm.algorithms.optimization.hinge_sums import FederatedOracle
 from fedsvm.algorithms.optimization.joint_hinge import JointOracle
 from fedsvm.algorithms.optimization.line_search import grid_search
 from fedsvm.algorithms.optimization.path_sums import FederatedPath, choose_points, newton_path
-from fedsvm.algorithms.optimization.solution import Certificate, StoppingRule
+from fedsvm.algorithms.optimization.solution import Certificate
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.errors import FederationError, MembershipChanged
 from fedsvm.federation.federation import Federation
@@ -167,7 +167,7 @@ def _by_interior_point(federation: Federation, settings: HybridSettings, prior: 
         problems=problems,
         dimensions=path.dimensions,
         intercept=False,
-        stopping=StoppingRule(settings.tolerance, settings.max_iterations),
+        stopping=settings.stopping,
         step_noise=0.0 if is_blind else noise,
         # With a floor training ends where the gap stands still. Behind a committee it has none: without the tolerance
         # nothing is released.
@@ -193,7 +193,7 @@ def _by_cutting_planes(federation: Federation, settings: HybridSettings, prior: 
         dimensions=prior.size,
         groups=settings.cut_groups,
         C=settings.C / rows,
-        stopping=StoppingRule(settings.tolerance, settings.max_iterations),
+        stopping=settings.stopping,
         search=grid_search,
         on_iteration=functools.partial(_note, federation, settings),
         intercept=False,

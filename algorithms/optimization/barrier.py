@@ -16,14 +16,19 @@ since alpha + e of the linearised row alpha + d dr + e is alpha* itself. alpha l
 tied to r, which lets full steps converge while mu falls by a factor of twenty at a time (the idea of Chan, Golub and
 Mulet 1999 for total variation), and each row goes along its own dual step as far as it can without leaving (0, C).
 
-Where the objective has noise, each row has a barrier parameter of its own, a random multiple of mu that its site draws
-anew at each point and keeps to itself. So nobody else knows alpha* and d of a row, even with the path. As mu falls all
-multiples lead to the same optimum: they cost no accuracy and hardly a round.
+Where the objective has noise, rows have secrets, which their site draws and keeps to itself. So nobody else knows
+alpha* and d of a row, even with the path.
+
+    barrier parameter   a random multiple of mu, drawn anew at each point. As mu falls all multiples lead to the same
+                        optimum.
+    target              1 plus a random offset, the same throughout a training. So the margins of rows on the margin
+                        are not exactly 1. The optimum is another one, as with all noise in the objective.
 """
 
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -57,6 +62,12 @@ _FEW_ROWS = 4 / 3
 SPREAD = 6.0
 """The largest multiple of mu that a row draws; the smallest is its inverse."""
 
+TARGET_SPREAD = 0.4
+"""The largest offset of a target that a row draws."""
+
+TARGET_DEVIATION = TARGET_SPREAD / math.sqrt(3)
+"""The standard deviation of these offsets."""
+
 
 @dataclass(frozen=True)
 class SecretBarriers:
@@ -76,13 +87,21 @@ class SecretBarriers:
         return np.asarray(SPREAD ** (2 * uniform(self.key, f"barriers {self.problem} {at}", rows) - 1))
 
 
+def secret_offsets(key: Residues, problem: int, rows: int) -> FloatArray:
+    """Return the offsets (rows,) of the targets of a site's rows, uniform between -TARGET_SPREAD and TARGET_SPREAD.
+
+    They follow from the site's key (1, 4) and the number of the problem.
+    """
+    return np.asarray(TARGET_SPREAD * (2 * uniform(key, f"targets {problem}", rows) - 1))
+
+
 @dataclass(frozen=True)
 class Problem:
     """The rows of one binary problem: features (n, m), labels (n,) of +1 and -1, prices (n,), targets (n,).
 
-    A row's loss is price * max(0, target - y (w.f + b)). lever: 0 where there is no intercept; only then may targets be
-    other than 1. tilt (m,): of a linear term tilt.w, this site's noise in the objective (see `objective_noise`).
-    barriers: of its rows, if they have secret ones.
+    A row's loss is price * max(0, target - y (w.f + b)). lever: 0 where there is no intercept. tilt (m,): of a linear
+    term tilt.w, this site's noise in the objective (see `objective_noise`). barriers: of its rows, if they have secret
+    ones.
     """
 
     features: FloatArray
@@ -177,6 +196,11 @@ class Problem:
         """Return the problem restricted to the `kept` columns."""
         return replace(self, features=self.features[:, kept], tilt=None if self.tilt is None else self.tilt[kept])
 
+    def with_secrets(self, key: Residues, problem: int) -> Self:
+        """Return the problem, of this number, with secret barriers and targets of its rows by a site's key (1, 4)."""
+        targets = self.targets + secret_offsets(key, problem, len(self.labels))
+        return replace(self, targets=targets, barriers=SecretBarriers(key, problem))
+
     @property
     def squares(self) -> float:
         """The sum of |f~|^2 over the rows."""
@@ -256,8 +280,9 @@ class RowSums:
     """The sums over the rows of a problem in a round.
 
     slopes (n,): d of each row. gradient (d,): the sum of alpha* f~. loss: of the point. alphas (g,) and vectors (g, m):
-    of each class the sums of alpha * target and of alpha y f. rows (g,): how many there are. known: the matrix, if it
-    was added up block by block.
+    of each class the sums of alpha and of alpha y f. extra: the sum of alpha * (target - 1). Without an intercept it is
+    0, and alphas (1,) the sum of alpha * target. rows (g,): how many there are. known: the matrix, if it was added up
+    block by block.
     """
 
     problem: Problem
@@ -265,6 +290,7 @@ class RowSums:
     gradient: FloatArray
     loss: float
     alphas: FloatArray
+    extra: float
     vectors: FloatArray
     rows: FloatArray
     known: FloatArray | None = None
@@ -273,13 +299,15 @@ class RowSums:
     def of(cls, problem: Problem, standing: DualState) -> RowSums:
         """Return the sums for rows in a state."""
         alpha, classes = standing.alpha, problem.classes
-        signed = alpha * problem.labels
+        signed, valued = alpha * problem.labels, alpha * problem.targets
+        extra = float((valued - alpha).sum()) if problem.lever else 0.0
         return cls(
             problem=problem,
             slopes=standing.slopes,
             gradient=problem.weigh(alpha + standing.lag),
             loss=float(problem.prices @ np.maximum(0.0, problem.targets - problem.margins(standing.v))),
-            alphas=np.array([each @ (alpha * problem.targets) for each in classes]),
+            alphas=np.array([each @ (alpha if problem.lever else valued) for each in classes]),
+            extra=extra,
             vectors=np.stack([(each * signed) @ problem.features for each in classes]),
             rows=np.array([each.sum() for each in classes]),
         )

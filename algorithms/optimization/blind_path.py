@@ -12,6 +12,7 @@ gap, so that no exact equation in the rows is left. The bound of the noise is pa
     class vectors   The coordinator sees their inner products G + E, and adds to the diagonal what makes them at least
                     G, as a quadratic form.
     alphas          may be off by the noise: see `interior_point.Opened`.
+    extra           is taken to be as small as the noise allows. Its noise is that of the objective.
 
 Against the sites the dither is on the right-hand side: (D + M) x = q + s xi, with xi normal in the coordinates of v,
 half of its variance by each of the two members. s = kappa sqrt(2 gap / d) for the last gap, so that it costs about
@@ -47,8 +48,9 @@ from fedsvm.protocols.blind_parameters import FRACTION_BITS, STRETCH, BlindSyste
 from fedsvm.protocols.blind_system import BlindSolution
 
 SHOWS = (
-    "in each round, each with noise: the objective, the sum of each class's dual variables and three inner products of "
-    "class vectors; of each class the number of rows; and Newton's system behind the secret matrices of two sites"
+    "in each round, each with noise: the objective, the sum of each class's dual variables, the sum of dual variables "
+    "times secret offsets and three inner products of class vectors; of each class the number of rows; and Newton's "
+    "system behind the secret matrices of two sites"
 )
 
 _NOISE = 0.05
@@ -74,7 +76,7 @@ _FLOAT_ERROR = 2.0**-50
 class BlindOrder(PathOrder):
     """The order of a round. dithers (k, 2): the standard deviation of noise on q, of w and of the intercept.
 
-    noises (k, 3): the largest of a member, on the objective, the sums of alphas and the inner products.
+    noises (k, 3): the largest of a member, on the objective and on extra, the sums of alphas and the inner products.
     """
 
     noises: FloatArray
@@ -112,6 +114,7 @@ class BlindOrder(PathOrder):
                 opened.gradient / gradient,
                 [opened.objective / objective],
                 opened.alphas / alphas,
+                [opened.extra / alphas],
                 opened.rows / self.rows,
                 [float(keeper), float(excess > 1.0)],
                 np.ravel(opened.vectors) / vectors,
@@ -129,7 +132,7 @@ def _system(layout: Layout, scales: Sequence[float], noises: Sequence[float], di
     matrix, gradient, objective, alphas, vectors = scales
     g = layout.classes
     sums = OpenedSums(
-        noises=(noises[0] / objective, *[noises[1] / alphas] * g, *[0.0] * (g + 2)),
+        noises=(noises[0] / objective, *[noises[1] / alphas] * g, noises[0] / alphas, *[0.0] * (g + 2)),
         vectors=g,
         length=layout.features,
         product_noise=noises[2] / vectors**2,
@@ -257,7 +260,8 @@ class BlindRounds:
         None if nobody added the regularizer, or a matrix was beyond its scale.
         """
         g, scales = layout.classes, order.scales[place]
-        length, trace, objective, alphas, counts, flags, products = np.split(seen, np.cumsum([1, 1, 1, g, g, 2]))
+        parts = np.split(seen, np.cumsum([1, 1, 1, g, 1, g, 2]))
+        length, trace, objective, alphas, extra, counts, flags, products = parts
         of_objective, of_alphas, of_products = 2 * order.noises[place]  # by two members
         if np.rint(flags).tolist() != [1.0, 0.0]:
             return None
@@ -269,6 +273,7 @@ class BlindRounds:
             gradient=np.zeros(0),
             objective=float(objective[0] * scales[2] + of_objective),
             alphas=alphas * scales[3],
+            extra=float(extra[0] * scales[3] - of_objective),
             vectors=turns * np.sqrt(np.maximum(values, 0.0)),
             rows=np.rint(counts * order.rows),
             off=of_alphas,

@@ -95,6 +95,7 @@ def _add_sums(one: RowSums, other: RowSums) -> RowSums:
         gradient=one.gradient + other.gradient,
         loss=one.loss + other.loss,
         alphas=one.alphas + other.alphas,
+        extra=one.extra + other.extra,
         vectors=one.vectors + other.vectors,
         rows=one.rows + other.rows,
     )

@@ -11,8 +11,9 @@ y = E^-1 c, and the next mu: they go to v + A^T y, a full step.
 
     primal   P = 1/2 |w|^2 + sum C_i max(0, r_i), evaluated
     dual     theta_c scales the alphas of the class with the larger sum so that they add up to the other's, and s <= 1
-             all of them: feasible, exactly. D = s T - s^2/2 |sum theta_c S_c|^2, T = sum theta_c sum alpha_i.
-             With noise in the objective s is 1, since it would scale the noise.
+             all of them: feasible, exactly. D = s T - s^2/2 |sum theta_c S_c|^2, T = sum theta_c sum alpha_i o_i.
+             With noise in the objective s is 1, since it would scale the noise. With secret targets o_i = 1 + e_i the
+             sum opens sum alpha_i and sum alpha_i e_i, and T is smaller by (1 - theta_c) sum alpha_i |e_i| at most.
     next mu  min(mu, sigma (P - D) / 2n), of the best P and the best D; where these stand still mu rises again.
 
 Noise in the objective is a linear term B.w, B = sum_s b_s of draws b_s that sites keep to themselves (see
@@ -116,14 +117,16 @@ class Opened:
     """The opened sums of one problem in a round, masked or not; see `RowSums`. objective: of the point, with 1/2
     |w|^2.
 
-    off: no sum of alphas is further from what it should be. reached: a bound on the length of the next step, where the
-    sites have it already; then the gradient is empty, and the matrix (1, 1) a bound on the trace.
+    off: no sum of alphas is further from what it should be. extra: or less, if it has noise. reached: a bound on the
+    length of the next step, where the sites have it already; then the gradient is empty, and the matrix (1, 1) a bound
+    on the trace.
     """
 
     matrix: FloatArray
     gradient: FloatArray
     objective: float
     alphas: FloatArray
+    extra: float
     vectors: FloatArray
     rows: FloatArray
     off: float = 0.0
@@ -153,7 +156,8 @@ class NoiseSize:
 class Extent:
     """Public bounds on the rows: how many, the sum of |f~|^2, the largest price, and the largest target.
 
-    noise: in the objective. spread: mu over a row's barrier parameter is at most this.
+    noise: in the objective. spread: mu over a row's barrier parameter is at most this. offset: no secret target differs
+    from 1 by more.
     """
 
     rows: int
@@ -162,6 +166,7 @@ class Extent:
     target: float = 1.0
     noise: NoiseSize = NoiseSize()
     spread: float = 1.0
+    offset: float = 0.0
 
     @property
     def lengths(self) -> float:
@@ -422,7 +427,8 @@ class _ProblemProgress:
         length += (1 - float(theta.mean())) * noise.length
         if self.intercept:  # classes that differ by what was rounded off
             length += off * float(((np.linalg.norm(opened.vectors, axis=1) + noise.length / classes) / alphas).sum())
-        total, square = float(theta @ opened.alphas) - 2 * off, length**2
+        total, square = float(theta @ opened.alphas) + opened.extra - resolution * sent.alphas, length**2
+        total -= 2 * (1 + self.extent.offset) * off + self.extent.offset * float((1 - theta) @ alphas)
         share = min(1.0, max(total, 0.0) / square) if square > 0 and not noise.length else 1.0
         return noise.constant + share * total - share**2 / 2 * square
 

@@ -125,6 +125,7 @@ class JointProblem(Problem):
             gradient=self.weigh_classes(after.alpha + after.lag),
             loss=float(self.prices @ after.residuals.max(axis=1, initial=0.0)),
             alphas=np.array([of_others.sum()]),
+            extra=0.0,
             vectors=self.weigh_classes(after.alpha)[None],
             rows=np.array([float(len(self.prices))]),
             known=self.curvature_of(after.slopes),

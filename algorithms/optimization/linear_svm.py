@@ -247,7 +247,7 @@ def _along_one_path(
         problems=problems,
         dimensions=path.dimensions,
         intercept=settings.intercept and not is_joint,
-        stopping=StoppingRule(settings.tolerance, settings.max_iterations),
+        stopping=settings.stopping,
         step_noise=0.0 if is_blind else noise,
         step_noise_floor=noise if is_blind else settings.step_noise_floor_among(federation.sites),
         barriers=classes if is_joint else 2,
@@ -302,9 +302,7 @@ def _by_cutting_planes(
                 dimensions=posed.dimensions,
                 groups=groups,
                 C=settings.C,
-                stopping=StoppingRule(
-                    settings.tolerance, settings.max_iterations, printed=settings.line_search == "paper"
-                ),
+                stopping=replace(settings.stopping, printed=settings.line_search == "paper"),
                 search=line_search(settings.line_search, settings.line_search_step),
                 on_iteration=note,
                 resume=tuple(latest),

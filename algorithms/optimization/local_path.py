@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fedsvm.algorithms.optimization.barrier import SPREAD, Problem, RowSums
+from fedsvm.algorithms.optimization.barrier import SPREAD, TARGET_SPREAD, Problem, RowSums
 from fedsvm.algorithms.optimization.interior_point import (
     Extent,
     NewtonRequest,
@@ -30,13 +30,15 @@ class LocalPath:
 
     def extent(self) -> Extent:
         """Return the bounds of these rows."""
+        has_secrets = any(problem.barriers is not None for problem in self.problems)
         return Extent(
             rows=max(len(problem.labels) for problem in self.problems),
             squares=max(problem.squares for problem in self.problems),
             price=max(float(problem.prices.max(initial=0.0)) for problem in self.problems) or 1.0,
             target=max(float(np.abs(problem.targets).max(initial=1.0)) for problem in self.problems),
             noise=NoiseSize.of([problem.tilt for problem in self.problems if problem.tilt is not None]),
-            spread=SPREAD if any(problem.barriers is not None for problem in self.problems) else 1.0,
+            spread=SPREAD if has_secrets else 1.0,
+            offset=TARGET_SPREAD if has_secrets else 0.0,
         )
 
     def sums(self, iteration: int, terms: Sequence[NewtonRequest], *, wide: bool) -> RoundSums:
@@ -80,6 +82,7 @@ def opened_by(sums: RowSums, v: FloatArray, *, intercept: bool, regulariser: boo
         gradient=gradient if mask is None else mask.times(gradient),
         objective=objective,
         alphas=sums.alphas,
+        extra=sums.extra,
         vectors=vectors,
         rows=sums.rows,
     )

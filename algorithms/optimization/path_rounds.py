@@ -30,8 +30,9 @@ BOUNDS = 1.0, WIDE_BOUND
 """Of the sums of all rounds. With others a coordinator could bracket a value more closely than by a power of two."""
 
 MASKED_SHOWS = (
-    "in each round the objective, of each class the number of rows and the sum of their dual variables, three inner "
-    "products of class vectors, the length of Newton's step, and what a secret matrix leaves of the system's spectrum"
+    "in each round the objective, of each class the number of rows and the sum of their dual variables, the sum of "
+    "dual variables times secret offsets, three inner products of class vectors, the length of Newton's step, and what "
+    "a secret matrix leaves of the system's spectrum"
 )
 OPEN_SHOWS = "in each round Newton's system over all rows, and with it the path of weights"
 
@@ -91,9 +92,9 @@ class Layout:
 
     @property
     def length(self) -> int:
-        """Of the vector: matrix (its upper triangle), gradient, objective, alphas, vectors, rows, and two flags."""
+        """Of the vector: matrix (its upper triangle), gradient, objective, alphas, extra, vectors, rows, two flags."""
         d = self.dimensions
-        return d * (d + 1) // 2 + d + 1 + self.classes * (2 + self.features) + 2
+        return d * (d + 1) // 2 + d + 1 + self.classes * (2 + self.features) + 3
 
     def pack(self, opened: Opened, scales: FloatArray, rows: int, *, keeper: bool) -> FloatArray:
         """Return (length,) a site's numbers, each part over its scale; rows: the divisor of counts.
@@ -120,6 +121,7 @@ class Layout:
                 opened.gradient / gradient,
                 [opened.objective / objective],
                 opened.alphas / alphas,
+                [opened.extra / alphas],
                 np.ravel(opened.vectors) / vectors,
                 opened.rows / rows,
                 [float(keeper), float(overflows)],
@@ -140,8 +142,9 @@ class Layout:
     def parts(self, total: FloatArray, scales: FloatArray, rows: int) -> tuple[Opened, int, int]:
         """Return what a sum (length,) of any sites means, and how many added the regularizer, and omitted a matrix."""
         d, g = self.dimensions, self.classes
-        sizes = [d * (d + 1) // 2, d, 1, g, g * self.features, g, 1, 1]
-        upper, gradient, objective, alphas, vectors, counts, keepers, overflows = np.split(total, np.cumsum(sizes)[:-1])
+        sizes = [d * (d + 1) // 2, d, 1, g, 1, g * self.features, g, 1, 1]
+        parts = np.split(total, np.cumsum(sizes)[:-1])
+        upper, gradient, objective, alphas, extra, vectors, counts, keepers, overflows = parts
         matrix = np.empty((d, d))
         for row, begin in enumerate(self._begins):
             matrix[row, row:] = matrix[row:, row] = upper[begin : begin + d - row]
@@ -151,6 +154,7 @@ class Layout:
             gradient=gradient * scales[1],
             objective=float(objective[0] * scales[2]),
             alphas=alphas * scales[3],
+            extra=float(extra[0] * scales[3]),
             vectors=vectors.reshape(g, self.features) * scales[4],
             rows=np.rint(counts * rows),
         )

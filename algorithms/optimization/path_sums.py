@@ -19,7 +19,7 @@ from fedsvm.algorithms.data.classes import Scheme, members
 from fedsvm.algorithms.data.horizontal import HorizontalSite
 from fedsvm.algorithms.features.mapped_rows import FeatureRows
 from fedsvm.algorithms.features.row_blocks import KeptBlocks, RowBlocks
-from fedsvm.algorithms.optimization.barrier import SPREAD, Problem, SecretBarriers
+from fedsvm.algorithms.optimization.barrier import SPREAD, TARGET_SPREAD, Problem
 from fedsvm.algorithms.optimization.blocked_problem import BlockedProblem
 from fedsvm.algorithms.optimization.interior_point import Extent, NewtonRequest, NoiseSize, Outcome, RoundSums
 from fedsvm.algorithms.optimization.joint_barrier import MARGIN_SQUARE, JointProblem
@@ -118,8 +118,8 @@ class _Start:
 
 
 def _with_noise(problem: Problem, noise: SiteNoise, number: int) -> Problem:
-    """Return a problem with noise in its objective, and with secret barriers of its rows."""
-    return replace(problem, tilt=noise.draws[number], barriers=SecretBarriers(noise.key, number))
+    """Return a problem with noise in its objective, and with secrets of its rows."""
+    return replace(problem, tilt=noise.draws[number]).with_secrets(noise.key, number)
 
 
 def layout_of(features: int, joint_classes: int, *, intercept: bool) -> Layout:
@@ -459,8 +459,9 @@ class FederatedPath:
         """Return bounds with a margin for rounding, and those of the noise, for which the sites are asked."""
         bound = (squares + rows * self._lever**2) * (1 + 1e-9) + 1e-9
         bound *= MARGIN_SQUARE if self._joint_classes else 1.0
-        spread = SPREAD if self._is_noisy and not self._joint_classes else 1.0
-        return Extent(int(rows), bound, self._price * self._most, self._target, self._noise_size(), spread)
+        spread, offset = (SPREAD, TARGET_SPREAD) if self._is_noisy and not self._joint_classes else (1.0, 0.0)
+        price, target = self._price * self._most, self._target + offset
+        return Extent(int(rows), bound, price, target, self._noise_size(), spread, offset)
 
     def _noise_size(self) -> NoiseSize:
         if not self._is_noisy:

@@ -9,13 +9,8 @@ from typing import Annotated
 from fedsvm.algorithms.settings import Count, Tolerance, doc
 from fedsvm.federation.arrays import FloatArray
 
-
-@dataclass(kw_only=True)
-class StoppingSettings:
-    """The settings of the length of training."""
-
-    tolerance: Annotated[Tolerance, doc("Certified relative gap at which training stops.")] = 1e-4
-    max_iterations: Annotated[Count, doc("Maximum number of iterations, even if the tolerance is not reached.")] = 500
+TOLERANCE, NOISY_TOLERANCE = 1e-4, 0.2
+"""The usual tolerance, and that of an objective with noise, which moves the optimum further than such a gap."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +23,25 @@ class StoppingRule:
     tolerance: float
     max_iterations: int
     printed: bool = False
+
+
+@dataclass(kw_only=True)
+class StoppingSettings:
+    """The settings of the length of training."""
+
+    tolerance: Annotated[
+        Tolerance | None,
+        doc(
+            "Certified relative gap at which training stops. Default: 0.2 with noise in the objective, which moves it by "
+            "more, and otherwise 1e-4. Each step to a smaller gap tells other sites more about the rows."
+        ),
+    ] = None
+    max_iterations: Annotated[Count, doc("Maximum number of iterations, even if the tolerance is not reached.")] = 500
+
+    @property
+    def stopping(self) -> StoppingRule:
+        """The stopping rule."""
+        return StoppingRule(self.tolerance or TOLERANCE, self.max_iterations)
 
 
 @dataclass(frozen=True)

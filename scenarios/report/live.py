@@ -22,6 +22,7 @@ from fedsvm.federation.membership import MembershipChange
 from fedsvm.federation.record import LoggedMessage
 from fedsvm.federation.text import visible
 from fedsvm.scenarios.figures import duration, human_bytes
+from fedsvm.scenarios.run.offered_terms import resolve_settings
 from fedsvm.scenarios.schema.spec import Scenario
 
 _REFRESH_PER_SECOND = 8
@@ -258,7 +259,8 @@ class EtaEstimator:
     @classmethod
     def of(cls, scenario: Scenario) -> EtaEstimator:
         """Return an estimator for the models of a scenario."""
-        return cls(scenario.data.models, getattr(scenario.algorithm.settings, "tolerance", None))
+        settings, _ = resolve_settings(scenario)
+        return cls(scenario.data.models, getattr(settings, "tolerance", None))
 
     def note_progress(self, now: float, federation: Federation) -> None:
         """Take in how far a federation is at `now`, in seconds."""

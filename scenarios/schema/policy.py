@@ -225,6 +225,7 @@ _CAREFUL = {
     ),
     "topology": ('["star"]', "On a ring, neighbors get models in the clear."),
     "step_noise": ("{ min = 0.1 }", "Without noise on the steps a single site can recover every row that it can list."),
+    "tolerance": ("{ min = 0.2 }", "Each step to a smaller gap tells other sites more about the rows."),
     "min_cluster_size": ("{ min = 3 }", "Each landmark is the mean of three rows or more."),
 }
 """Settings that decide what is given away, as a careful site has them, and why."""
@@ -250,7 +251,8 @@ def template(algorithm: str, name: str) -> str:
     required = {"masking": "committee"} if without_path else {}
     if (noise := getattr(usual, "objective_noise", None)) is not None:
         required["objective_noise"] = noise
-    known = [each for each in careful if getattr(usual, each, None) is not None]
+    unneeded = () if getattr(usual, "objective_noise", None) else ("tolerance",)
+    known = [each for each in careful if each not in unneeded and getattr(usual, each, None) is not None]
     lines = [f"# {why}\n{setting} = {rule}\n" for setting, (rule, why) in careful.items() if setting in known]
     return _TEMPLATE.format(
         name=name,
