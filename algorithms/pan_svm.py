@@ -52,10 +52,14 @@ from fedsvm.algorithms.optimization.linear_svm import (
     train_linear,
     training,
 )
-from fedsvm.algorithms.optimization.linear_svm_settings import LinearSvmSettings, resolve_solver
+from fedsvm.algorithms.optimization.linear_svm_settings import (
+    LinearSvmSettings,
+    resolve_solver,
+    with_objective_noise,
+    without_objective_noise,
+)
 from fedsvm.algorithms.optimization.masking_choice import MaskedRounds, choice, obstacle
 from fedsvm.algorithms.optimization.path_sums import NewtonPath
-from fedsvm.algorithms.optimization.solution import NOISY_TOLERANCE, TOLERANCE
 from fedsvm.algorithms.optimization.weighting import Weighting
 from fedsvm.algorithms.pooled import EvaluationRows, Pooled
 from fedsvm.algorithms.remarks import Remark
@@ -149,10 +153,10 @@ class PanSvm(MappedAlgorithm[PanSettings, PanModel]):
         return with_calibration(federation, task, model, settings)
 
     def resolve_settings(self, settings: PanSettings, premises: Premises) -> tuple[PanSettings, tuple[Remark, ...]]:
-        """Resolve `masking = "auto"` and the defaults of `objective_noise` and `tolerance`."""
+        """Resolve `masking = "auto"` and the defaults of noise and tolerance."""
         noise = settings.noise_among(premises.sites, premises.statistics_privacy)
-        tolerance = settings.tolerance or (NOISY_TOLERANCE if noise else TOLERANCE)
-        settings = replace(settings, objective_noise=noise, tolerance=tolerance)
+        settings = replace(settings, objective_noise=noise)
+        settings = with_objective_noise(settings) if noise else without_objective_noise(settings)
         if settings.masking != "auto":
             return settings, ()
         unless = obstacle(premises.sites, premises.min_sites, premises.conditions)
@@ -208,7 +212,7 @@ class PanSvm(MappedAlgorithm[PanSettings, PanModel]):
         copies = settings.landmark_rows(with_site=False)
         has_weights = settings.release == "everyone" and not settings.objective_noise
         is_copied = copies is not None  # clusters of rows: their means have few subsets
-        by_a_site = Recovery("every row" if settings.step_noise == 0 else "some rows", LISTED, copies)
+        by_a_site = Recovery("every row" if settings.usual_step_noise == 0 else "some rows", LISTED, copies)
         solver = resolve_solver(settings.solver, settings.release, weighted=settings.class_weight is not None)
         if solver != "interior-point" or settings.masking == "none":
             return WholeRunLeakage(found, found, by_a_site, is_copied, has_weights)
@@ -243,7 +247,7 @@ class PanSvm(MappedAlgorithm[PanSettings, PanModel]):
             JointCounts(),
             NewtonSystems(is_noisy=bool(settings.objective_noise)),
             JointNewtonSystems(is_noisy=bool(settings.objective_noise)),
-            NewtonSteps(settings.step_noise, settings.objective_noise or 0.0),
+            NewtonSteps(settings.usual_step_noise, settings.objective_noise or 0.0),
             _support_rows(settings),
             JointSupportRows(settings.C, settings.stopping.tolerance),
             # secret barriers and noise leave nobody a candidate's part in these numbers

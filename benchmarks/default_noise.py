@@ -38,6 +38,7 @@ from fedsvm.algorithms.optimization.interior_point import (
     RoundSums,
     solve,
 )
+from fedsvm.algorithms.optimization.linear_svm_settings import NOISY_STEP_NOISE, OBJECTIVE_NOISE
 from fedsvm.algorithms.optimization.local_path import LocalPath, opened_by
 from fedsvm.algorithms.optimization.masking import dither_seed
 from fedsvm.algorithms.optimization.objective_noise import noise_size, released_deviation
@@ -54,8 +55,8 @@ class Way:
     """A way of training: the settings that differ from the defaults."""
 
     statistics: tuple[str, ...] = NOISY
-    objective_noise: float = 0.2
-    step_noise: float = 0.1
+    objective_noise: float = OBJECTIVE_NOISE
+    step_noise: float = NOISY_STEP_NOISE
     has_secrets: bool = True
     tolerance: float = NOISY_TOLERANCE
 

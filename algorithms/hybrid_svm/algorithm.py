@@ -30,7 +30,7 @@ from fedsvm.algorithms.optimization import libsvm
 from fedsvm.algorithms.optimization.blind_path import BlindNewton
 from fedsvm.algorithms.optimization.hinge_sums import HingeCuts
 from fedsvm.algorithms.optimization.joint_hinge import JointHingeCuts
-from fedsvm.algorithms.optimization.linear_svm_settings import CUTS_SHOW
+from fedsvm.algorithms.optimization.linear_svm_settings import CUTS_SHOW, without_objective_noise
 from fedsvm.algorithms.optimization.masking_choice import MaskedRounds, choice, obstacle
 from fedsvm.algorithms.optimization.path_sums import NewtonPath
 from fedsvm.algorithms.optimization.weighting import RowWeights
@@ -122,7 +122,8 @@ class HybridSvm(PublicAlgorithm[HybridSettings, HybridModel]):
     def resolve_settings(
         self, settings: HybridSettings, premises: Premises
     ) -> tuple[HybridSettings, tuple[Remark, ...]]:
-        """Resolve `masking = "auto"`."""
+        """Resolve `masking = "auto"` and the default of `step_noise`."""
+        settings = without_objective_noise(settings)
         if settings.masking != "auto":
             return settings, ()
         if not _has_path(settings):
@@ -162,7 +163,7 @@ class HybridSvm(PublicAlgorithm[HybridSettings, HybridModel]):
         if not _has_path(settings):
             return None
         found = Recovery("every row", LISTED)
-        by_a_site = found if settings.step_noise == 0 else Recovery("some rows", LISTED)
+        by_a_site = found if settings.usual_step_noise == 0 else Recovery("some rows", LISTED)
         if settings.masking == "none":
             return WholeRunLeakage(found, found, by_a_site)
         if settings.masking == "committee":
@@ -171,7 +172,7 @@ class HybridSvm(PublicAlgorithm[HybridSettings, HybridModel]):
 
     def attacks(self, settings: HybridSettings) -> list[Attack]:
         """Return the attacks on Newton's systems and steps."""
-        return [NewtonSystems(), NewtonSteps(settings.step_noise)] if _has_path(settings) else []
+        return [NewtonSystems(), NewtonSteps(settings.usual_step_noise)] if _has_path(settings) else []
 
     def train_pooled(self, model: HybridModel, settings: HybridSettings, rows: EvaluationRows) -> Pooled:
         """Return the minimizer on all private rows together, in the same features and without noise, and the exact

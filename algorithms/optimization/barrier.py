@@ -62,7 +62,7 @@ _FEW_ROWS = 4 / 3
 SPREAD = 6.0
 """The largest multiple of mu that a row draws; the smallest is its inverse."""
 
-TARGET_SPREAD = 0.4
+TARGET_SPREAD = 0.6
 """The largest offset of a target that a row draws."""
 
 TARGET_DEVIATION = TARGET_SPREAD / math.sqrt(3)

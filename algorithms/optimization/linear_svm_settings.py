@@ -10,11 +10,15 @@ from fedsvm.algorithms.data.classes import Scheme, problems_of
 from fedsvm.algorithms.optimization.cutting_plane import CuttingPlaneSettings
 from fedsvm.algorithms.optimization.masking import Masking, MaskingSetting
 from fedsvm.algorithms.optimization.path_sums import Release
+from fedsvm.algorithms.optimization.solution import NOISY_TOLERANCE
 from fedsvm.algorithms.optimization.weighting import ClassWeightSettings
 from fedsvm.algorithms.settings import Count, HingePenalty, Portion, Positive, doc
 
 OBJECTIVE_NOISE = 0.2
 """At this size the audit's attacks name no row by the released weights of five data sets."""
+
+STEP_NOISE, NOISY_STEP_NOISE = 0.1, 0.2
+"""The usual noise on steps, and that with noise in the objective, which ends training at a larger gap."""
 
 CUTS_SHOW = "which shows the coordinator every point and cut"
 
@@ -41,8 +45,12 @@ class SolverSettings(CuttingPlaneSettings):
         ),
     ] = "auto"
     step_noise: Annotated[
-        Portion, doc("Relative size of the noise on each step, which makes other sites less certain of rows.")
-    ] = 0.1
+        Portion | None,
+        doc(
+            "Relative size of the noise on each step, which makes other sites less certain of rows. Default: 0.2 with "
+            "noise in the objective, otherwise 0.1."
+        ),
+    ] = None
     step_noise_floor: Annotated[
         Portion,
         doc(
@@ -58,9 +66,14 @@ class SolverSettings(CuttingPlaneSettings):
             raise ValueError('masking must be resolved before training, got "auto"')
         return self.masking
 
+    @property
+    def usual_step_noise(self) -> float:
+        """The noise on each step, by default that without noise in the objective."""
+        return STEP_NOISE if self.step_noise is None else self.step_noise
+
     def step_noise_among(self, sites: Sequence[str]) -> float:
         """Return the size of the noise on each step: none if a site is alone, with only its own rows."""
-        return self.step_noise if len(sites) > 1 else 0.0
+        return self.usual_step_noise if len(sites) > 1 else 0.0
 
     def step_noise_floor_among(self, sites: Sequence[str]) -> float:
         """Return the least noise on each step."""
@@ -141,6 +154,17 @@ class LinearSvmSettings(ClassWeightSettings, SolverSettings):
 
 
 V = TypeVar("V", bound=SolverSettings)
+
+
+def with_objective_noise(settings: V) -> V:
+    """Return settings with the defaults of training with noise in the objective."""
+    step_noise = NOISY_STEP_NOISE if settings.step_noise is None else settings.step_noise
+    return replace(settings, step_noise=step_noise, tolerance=settings.tolerance or NOISY_TOLERANCE)
+
+
+def without_objective_noise(settings: V) -> V:
+    """Return settings with the defaults of training without noise in the objective."""
+    return replace(settings, step_noise=settings.usual_step_noise, tolerance=settings.stopping.tolerance)
 
 
 def without_committee(settings: V) -> V:

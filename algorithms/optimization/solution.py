@@ -32,8 +32,8 @@ class StoppingSettings:
     tolerance: Annotated[
         Tolerance | None,
         doc(
-            "Certified relative gap at which training stops. Default: 0.2 with noise in the objective, which moves it by "
-            "more, and otherwise 1e-4. Each step to a smaller gap tells other sites more about the rows."
+            "Certified relative gap at which training stops. Default: 0.2 with noise in the objective, otherwise 1e-4. "
+            "Each step to a smaller gap tells other sites more about the rows."
         ),
     ] = None
     max_iterations: Annotated[Count, doc("Maximum number of iterations, even if the tolerance is not reached.")] = 500

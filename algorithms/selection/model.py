@@ -31,7 +31,7 @@ from fedsvm.algorithms.features.mapped_rows import map_rows
 from fedsvm.algorithms.features.nystrom import NystromMap
 from fedsvm.algorithms.leakage import WholeRunLeakage
 from fedsvm.algorithms.linear_model import PanModel, with_calibration
-from fedsvm.algorithms.optimization.linear_svm_settings import without_committee
+from fedsvm.algorithms.optimization.linear_svm_settings import without_committee, without_objective_noise
 from fedsvm.algorithms.optimization.solution import Solution
 from fedsvm.algorithms.optimization.weighting import Weighting
 from fedsvm.algorithms.pan_svm import PanSvm, train
@@ -295,8 +295,8 @@ class SelectionAlgorithm(HorizontalAlgorithm[S, SelectedModel]):
         return SelectedModel(inner, selected, chosen.ranking, chosen.by_size, report)
 
     def resolve_settings(self, settings: S, premises: Premises) -> tuple[S, tuple[Remark, ...]]:
-        """Resolve `masking = "auto"`, without a committee."""
-        return without_committee(settings), ()
+        """Resolve `masking = "auto"`, without a committee, and the defaults of noise and tolerance."""
+        return without_objective_noise(without_committee(settings)), ()
 
     def problems(self, settings: S, outline: Outline) -> Iterator[str]:
         """Yield the problems of PAN-SVM, and sizes without a curve."""

@@ -219,16 +219,21 @@ _CAREFUL = {
         '["congruence", "committee"]',
         "The coordinator sees no system unless one other site helps it, or two of a committee's three members.",
     ),
+    "topology": ('["star"]', "On a ring, neighbors get models in the clear."),
+    "step_noise": ("{ min = 0.1 }", "Without noise on the steps a single site can recover every row that it can list."),
+    "min_cluster_size": ("{ min = 3 }", "Each landmark is the mean of three rows or more."),
+}
+"""Settings that decide what is given away, as a careful site has them, and why."""
+
+_CAREFUL_WITH_NOISE = {
     "objective_noise": (
         "{ min = 0.2 }",
         "Without it, the model file names rows at the margin to whoever has a list.",
     ),
-    "topology": ('["star"]', "On a ring, neighbors get models in the clear."),
-    "step_noise": ("{ min = 0.1 }", "Without noise on the steps a single site can recover every row that it can list."),
+    "step_noise": ("{ min = 0.2 }", "With less noise on the steps, or none, other sites recover more rows."),
     "tolerance": ("{ min = 0.2 }", "Each step to a smaller gap tells other sites more about the rows."),
-    "min_cluster_size": ("{ min = 3 }", "Each landmark is the mean of three rows or more."),
 }
-"""Settings that decide what is given away, as a careful site has them, and why."""
+"""The same for algorithms with noise in the objective."""
 
 _CAREFUL_WITHOUT_PATH = {
     "masking": (
@@ -247,12 +252,12 @@ def template(algorithm: str, name: str) -> str:
     found = ALGORITHMS[algorithm]
     usual, _ = found.resolve_settings(found.Settings(), _USUAL)
     without_path = issubclass(found.Settings, BlindSystemSettings)
-    careful = _CAREFUL | (_CAREFUL_WITHOUT_PATH if without_path else {})
+    noise = getattr(usual, "objective_noise", None)
+    careful = _CAREFUL | (_CAREFUL_WITH_NOISE if noise else {}) | (_CAREFUL_WITHOUT_PATH if without_path else {})
     required = {"masking": "committee"} if without_path else {}
-    if (noise := getattr(usual, "objective_noise", None)) is not None:
+    if noise is not None:
         required["objective_noise"] = noise
-    unneeded = () if getattr(usual, "objective_noise", None) else ("tolerance",)
-    known = [each for each in careful if each not in unneeded and getattr(usual, each, None) is not None]
+    known = [each for each in careful if getattr(usual, each, None) is not None]
     lines = [f"# {why}\n{setting} = {rule}\n" for setting, (rule, why) in careful.items() if setting in known]
     return _TEMPLATE.format(
         name=name,
