@@ -42,6 +42,7 @@ from fedsvm.algorithms.linear_model import PanModel, score_classes, with_calibra
 from fedsvm.algorithms.mapped_site import MappedAlgorithm, MappedSite
 from fedsvm.algorithms.optimization import joint_hinge, libsvm
 from fedsvm.algorithms.optimization.blind_path import BlindNewton
+from fedsvm.algorithms.optimization.duration_forecast import NEWTON_ROUNDS, NOISY_ROUNDS
 from fedsvm.algorithms.optimization.hinge_sums import HingeCuts
 from fedsvm.algorithms.optimization.joint_hinge import JointHingeCuts
 from fedsvm.algorithms.optimization.linear_svm import (
@@ -60,6 +61,7 @@ from fedsvm.algorithms.optimization.linear_svm_settings import (
 )
 from fedsvm.algorithms.optimization.masking_choice import MaskedRounds, choice, obstacle
 from fedsvm.algorithms.optimization.path_sums import NewtonPath
+from fedsvm.algorithms.optimization.solution import NOISY_TOLERANCE
 from fedsvm.algorithms.optimization.weighting import Weighting
 from fedsvm.algorithms.pooled import EvaluationRows, Pooled
 from fedsvm.algorithms.remarks import Remark
@@ -287,6 +289,7 @@ def _expected_rounds(settings: PanSettings, premises: Premises, features: int) -
         premises.conditions,
         intercept=intercept,
         rows=premises.rows if weights == features else None,
+        iterations=NOISY_ROUNDS if settings.stopping.tolerance >= NOISY_TOLERANCE else NEWTON_ROUNDS,
     )
 
 

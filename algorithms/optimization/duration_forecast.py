@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from fedsvm.algorithms.data.conditions import Conditions
 from fedsvm.algorithms.optimization.path_rounds import Layout
 
-NEWTON_ROUNDS, CUT_ITERATIONS = 20, 30
-"""Of the interior point, of one sum each, and of the cutting plane, of two."""
+NEWTON_ROUNDS, NOISY_ROUNDS, CUT_ITERATIONS = 20, 8, 30
+"""Of the interior point, of one sum each, without and with noise in the objective; and of the cutting plane, of two."""
 
 FLOPS = 1e10
 """A second, of one processor; what BLAS does in matrices of some hundred."""

@@ -94,15 +94,16 @@ class MaskedRounds:
         *,
         intercept: bool = True,
         rows: int | None = None,
+        iterations: int = NEWTON_ROUNDS,
     ) -> MaskedRounds:
-        """Return the rounds of interior points with so many features; rows: see the class."""
+        """Return the rounds of interior points with so many features and iterations each; rows: see the class."""
         layout = Layout(features + int(intercept), features)
         ones = np.ones(problems)
         counted = np.arange(problems)
         scales, noises = np.ones((problems, 5)), np.ones((problems, 3))
         order = BlindOrder(1, counted, ones, ones, ones, scales, 1, noises, np.ones((problems, 2)))
         systems, numbers = tuple(order.systems([layout] * problems)), problems * layout.length
-        return cls(sites, systems, numbers, problems, NEWTON_ROUNDS * models, conditions, _FEWER_ROUNDS, rows)
+        return cls(sites, systems, numbers, problems, iterations * models, conditions, _FEWER_ROUNDS, rows)
 
     @property
     def open_s(self) -> float:
