@@ -39,10 +39,10 @@ from fedsvm.algorithms.optimization.interior_point import (
     solve,
 )
 from fedsvm.algorithms.optimization.linear_svm_settings import NOISY_STEP_NOISE, OBJECTIVE_NOISE
-from fedsvm.algorithms.optimization.local_path import LocalPath, opened_by
+from fedsvm.algorithms.optimization.local_path import LocalPath, opened_by, solve_pooled
 from fedsvm.algorithms.optimization.masking import dither_seed
 from fedsvm.algorithms.optimization.objective_noise import noise_size, released_deviation
-from fedsvm.algorithms.optimization.solution import NOISY_TOLERANCE, TOLERANCE, StoppingRule
+from fedsvm.algorithms.optimization.solution import NOISY_TOLERANCE, TOLERANCE, Solution, StoppingRule
 from fedsvm.federation.arrays import BoolArray, FloatArray, IntArray, Residues
 from tools.arguments import parser
 
@@ -73,13 +73,17 @@ WAYS: Mapping[str, Way] = {
 
 
 class Measured(NamedTuple):
-    """The results of one way on one split: accuracies in percent, nan if not measured; claims of a site."""
+    """The results of one way on one split: accuracies in percent, nan if not measured; claims of a site.
+
+    excess: of the objective without noise at the weights, over its minimum, as a share of the minimum.
+    """
 
     exact_kernel: float
     accuracy: float
     released: float
     rounds: float
     gap: float
+    excess: float
     named: float
     named_by_weights: float
     wrong: float
@@ -214,19 +218,19 @@ def attack(source: MappedSource, way: Way, trained: Trained, site: int, random: 
         means = coefficients(viewed, problem, steps).T
         hidden = HiddenTerms(signed_features(problem), means, np.zeros((*means.shape, means.shape[1])))
     prior = np.full(len(others), min((len(source.training) - len(own)) / len(others), 0.98))
-    found = Members(*chances_of(hidden, sums.without(viewed, ours, steps), prior))
+    members = Members(*chances_of(hidden, sums.without(viewed, ours, steps), prior))
     there = np.isin(words[others], words[source.training])
     numbers, labels = others[:, None].astype(np.float64), _signs(source, others)
     named = wrong = area = float("nan")
-    for each in claims_of(LabeledRows(numbers, labels), found):
+    for each in claims_of(LabeledRows(numbers, labels), members):
         if isinstance(each, RowClaim):
             is_right = there[np.searchsorted(others, each.rows[:, 0].astype(np.int64))]
             named, wrong = float(is_right.sum()), float((~is_right).sum())
         elif isinstance(each, CandidateScores):
             area = _area(each.scores, there)
-    nothing, sure = float("nan"), by_weights(source, way, trained, site, others)
+    found, sure = Measured(*[float("nan")] * len(Measured._fields)), by_weights(source, way, trained, site, others)
     wrong += float((sure & ~there).sum())
-    return Measured(nothing, nothing, nothing, nothing, nothing, named, float((sure & there).sum()), wrong, area)
+    return found._replace(named=named, named_by_weights=float((sure & there).sum()), wrong=wrong, area=area)
 
 
 def by_weights(source: MappedSource, way: Way, trained: Trained, site: int, others: IntArray) -> BoolArray:
@@ -266,14 +270,22 @@ def measure(name: str, way: Way, seed: int) -> Measured:
         released=100 * float(np.mean(signs * (features @ released + best.b) > 0)),
         rounds=float(len(trained.path.rounds)),
         gap=trained.outcome.certificate.gap,
+        excess=_excess(source, best),
     )
+
+
+def _excess(source: MappedSource, found: Solution) -> float:
+    features, signs, C = source.features[source.training], _signs(source, source.training), float(source.settings.C)
+    (best,) = solve_pooled([Problem.of(features, signs, C)], StoppingRule(1e-6, _MOST_ROUNDS))
+    losses = np.maximum(0.0, 1 - signs * (features @ found.w + found.b)).sum()
+    return (float(found.w @ found.w) / 2 + C * float(losses)) / best.objective - 1
 
 
 def line(name: str, way: str, found: Sequence[Measured]) -> str:
     """Return a line of the table."""
-    exact, accuracy, released, rounds, gap, named, by_weights_alone, wrong, area = np.array(found).T
+    exact, accuracy, released, rounds, gap, excess, named, by_weights_alone, wrong, area = np.array(found).T
     cells = [name, way, _with_error(exact), _with_error(accuracy), _with_error(released)]
-    cells += [f"{rounds.mean():.1f}", f"{np.median(gap):.1g}"]
+    cells += [f"{rounds.mean():.1f}", f"{np.median(gap):.1g}", f"{100 * np.median(excess):.2g} %"]
     if np.isnan(named).any():
         cells += ["", "", "", ""]
     else:
@@ -309,7 +321,17 @@ def main() -> None:
     arguments.add_argument("--splits", type=int, default=_SPLITS, help=f"number of splits (default: {_SPLITS})")
     arguments.add_argument("--first", type=int, default=1, help="seed of the first split (default: 1)")
     given = arguments.parse_args()
-    head = ["data", "way", "exact kernel, %", "accuracy, %", "released, %", "rounds", "gap", "named by the path"]
+    head = [
+        "data",
+        "way",
+        "exact kernel, %",
+        "accuracy, %",
+        "released, %",
+        "rounds",
+        "gap",
+        "objective above the minimum",
+        "named by the path",
+    ]
     head += ["by exact weights", "wrong", "AUC of its steps"]
     print(f"| {' | '.join(head)} |\n|{'---|' * len(head)}", flush=True)
     for name in given.names:

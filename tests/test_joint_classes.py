@@ -290,7 +290,12 @@ def test_noise_of_the_joint_interior_point_with_rows_of_weight_0(tmp_path: Path)
     scenario.write_text(
         f'[data]\nsource = "{table}"\nlabel = "label"\nweight = "weight"\n[algorithm]\nname = "pan-svm"\n'
     )
-    changes = ["algorithm.multiclass=joint", "algorithm.solver=interior-point", "algorithm.objective_noise=0.2"]
+    changes = [
+        "algorithm.multiclass=joint",
+        "algorithm.solver=interior-point",
+        "algorithm.objective_noise=0.2",
+        "algorithm.tolerance=1e-4",
+    ]
     result = run(str(scenario), tmp_path / "run", *changes, "algorithm.masking=congruence").result
     assert result["model"]["gap"] <= 1e-4
     assert result["metrics"]["accuracy"] >= 0.85
