@@ -3,8 +3,8 @@
 `python -m benchmarks.support_names` prints a table for real data sets of the data folder. The attacker has the list of
 all rows of the source, and the released weights, or those that a site has, with its own noise taken off; see
 `fedsvm.algorithms.attacks.support_rows`. Landmarks are drawn from the moments of the training rows. The attack is told
-the size of the noise, which is that of all sites but one. Of several draws the most rows named are printed, and the
-mean AUC and accuracy.
+the size of the noise, which is that of all sites but one. With noise, rows have secret targets. Of several draws the
+most rows named are printed, and the mean AUC and accuracy.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ from fedsvm.algorithms.data.columns import LabeledRows
 from fedsvm.algorithms.features.drawn_landmarks import normal_draws
 from fedsvm.algorithms.features.kernels import Kernel
 from fedsvm.algorithms.features.nystrom import NystromMap
-from fedsvm.algorithms.optimization.barrier import Problem
+from fedsvm.algorithms.optimization.barrier import TARGET_DEVIATION, Problem
 from fedsvm.algorithms.optimization.local_path import solve_pooled
+from fedsvm.algorithms.optimization.masking import dither_seed
 from fedsvm.algorithms.optimization.objective_noise import released_deviation
 from fedsvm.algorithms.optimization.solution import StoppingRule
 from fedsvm.federation.arrays import BoolArray, FloatArray
@@ -46,7 +47,7 @@ class _SiteRows(SupportRows):
 
     def _points(self, epoch: Epoch, prior: Prior) -> list[TrainedPoint]:
         point = last_point(epoch, prior.posed)
-        return [] if point is None else [TrainedPoint(point)]
+        return [] if point is None else [TrainedPoint(point, target_deviation=TARGET_DEVIATION if self._noise else 0.0)]
 
 
 def encoded(name: str) -> tuple[LabeledRows, BoolArray]:
@@ -96,6 +97,7 @@ def main() -> None:
         for noise in NOISES:
             tilts = noise * C * mean_square**0.5 * random.standard_normal((DRAWS, features.shape[1]))
             problems = [Problem.of(features[chosen], data.labels[chosen], C, tilt=tilt) for tilt in tilts]
+            problems = [problem.with_secrets(dither_seed(), 0) if noise else problem for problem in problems]
             rows: list[tuple[float, ...]] = []
             for found in solve_pooled(problems[: DRAWS if noise else 1], StoppingRule(TOLERANCE, 200)):
                 w = found.w + bool(noise) * released_deviation(mean_square) * random.standard_normal(len(found.w))
