@@ -129,8 +129,9 @@ def test_a_check_lists_all_that_a_policy_refuses(tmp_path: Path, monkeypatch: py
     said = json.loads(done.output)
     assert not said["allowed"] and said["rows_checked"]
     assert said["refused"] == [
+        "step_noise must be 0.2 or more, got 0.0",
         "objective_noise must be 0.2 or more, got 0.0",
-        "step_noise must be 0.1 or more, got 0.0",
+        "tolerance must be 0.2 or more, got 0.0001",
         "the sum must be masked or k-secure, got ring (protocol.sum)",
         "it must have 20 rows or more, and has 2",
     ]

@@ -59,6 +59,8 @@ def test_a_terminal_shows_a_panel_that_fits_and_then_the_summary(columns: int, t
         "algorithm.cut_groups=4",
         "--set",
         "algorithm.landmarks=60",
+        "--set",
+        "algorithm.tolerance=1e-4",
         "--fault",
         "kill:site=3,phase=train,round=2",
     ]

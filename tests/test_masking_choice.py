@@ -113,7 +113,7 @@ def test_a_run_that_can_have_no_committee_says_why(premises: Premises, settings:
 
 
 def test_another_masking_is_left_as_it_is() -> None:
-    settings = PanSettings(masking="orthogonal", objective_noise=0.0)
+    settings = PanSettings(masking="orthogonal", objective_noise=0.0, step_noise=0.1, tolerance=1e-4)
     assert PanSvm().resolve_settings(settings, FEW) == (settings, ())
 
 

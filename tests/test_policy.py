@@ -82,7 +82,8 @@ def test_a_template_is_a_policy_that_allows_a_careful_run(tmp_path: Path) -> Non
         "solver": "interior-point",
         "masking": "congruence",
         "objective_noise": 0.2,
-        "step_noise": 0.1,
+        "step_noise": 0.2,
+        "tolerance": 0.2,
         "min_cluster_size": 3,
     }
     rules.check_terms(Terms("pan-svm", settings, "masked", {"threshold": 0.67}, 3))
