@@ -27,11 +27,13 @@ class Progress:
     Attributes
     ----------
     phase : str
+        The name of the phase.
     round : int
-        Number of the round, as messages and ledgers have it. A resumed run skips some numbers.
+        The number of the round in messages and ledgers. A resumed run skips some numbers.
     rounds : int
-        Rounds so far, without skipped numbers.
+        The number of rounds so far, without skipped numbers.
     figures : dict of str to float
+        The latest metrics by name.
     """
 
     phase: str = "launch"
@@ -57,9 +59,9 @@ class RunRecord:
     Parameters
     ----------
     on_change : callable
-        Called whenever there is something new.
+        Called after each addition.
     history : VerbHistory or None
-        Receives attempts and changes of the membership too, for the journal.
+        Also receives attempts and changes of the membership, for the journal.
 
     Attributes
     ----------
@@ -125,7 +127,7 @@ class RunRecord:
         self.on_change()
 
     def add_logged(self, site: str, record: LogRecord) -> bool:
-        """Record a message that a site logged and repeat it on `SITES_LOGGER`; return False if it is one too many."""
+        """Record a message that a site logged and repeat it on `SITES_LOGGER`; return False beyond the maximum."""
         if sum(each.site == site for each in self.logged) >= MAX_LOGGED:
             return False
         self.logged.append(LoggedMessage(site, self.progress.round, **vars(record)))

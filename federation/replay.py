@@ -23,8 +23,8 @@ class JournaledRounds:
     accounts : Accounts
         Traffic of the run; the journal keeps what parties report to it.
     skipped_rounds : int
-        Number of rounds to skip at the end of the journal: the process before this one may have begun them. 0 if this
-        process continues the round that the one before had begun.
+        Number of rounds to skip at the end of the journal: the previous process may have begun them. 0 if this
+        process continues the round that the previous one had begun.
     """
 
     def __init__(self, runner: RoundRunner, journal: Journal, accounts: Accounts, skipped_rounds: int) -> None:

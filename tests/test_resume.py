@@ -413,7 +413,7 @@ def test_a_journal_that_is_damaged_before_its_last_record_is_not_believed(tmp_pa
     whole, places = path.read_bytes(), ends(path)
     for place in range(places[0], places[2]):
         path.write_bytes(whole[:place] + bytes([whole[place] ^ 0x80]) + whole[place + 1 :])
-        with pytest.raises(FederationError, match=r"is damaged behind its record [12], and others follow"):
+        with pytest.raises(FederationError, match=r"is damaged after its record [12], and later records follow"):
             Journal(path)
         assert path.stat().st_size == len(whole)
 
@@ -439,7 +439,7 @@ def test_a_run_that_goes_otherwise_than_its_journal_says_stops_with_a_sentence(
         rows = dataset.prepare(other, base)
         result = run(other, rows, folder, journal).result
     assert result.status == "failed"
-    assert "The run does not go as its journal" in str(result.error)
+    assert "The run differs from its journal" in str(result.error)
 
 
 def test_two_processes_cannot_resume_one_run(undisturbed: Path, tmp_path: Path) -> None:
