@@ -64,7 +64,8 @@ class Total(NamedTuple):
     """The cost of a run: rounds, hops, messages, bytes and seconds.
 
     launch_s: until the sites were up and introduced. own_s: of the coordinator between rounds. prepare_s: of libraries
-    and data, before the launch; if predicted, also of the wait for the process that sites are forked from. end_s: of results and report. site_bytes: own memory of a site.
+    and data, before the launch; if predicted, also of the wait for the process that sites are forked from. end_s: of
+    results and report. site_bytes: own memory of a site.
     """
 
     sites: int
@@ -215,8 +216,8 @@ def secure_sum_of(scenario: str, changes: Sequence[str] = (), unset: Sequence[st
 def predict(runs: Sequence[MeasuredRun], secure_sum: SecureSum, sites: int) -> Total:
     """Return the cost of a run with this number of sites, from runs with fewer, of at least three different sizes.
 
-    The first of them must be the first of its process. As many rounds as in the largest of these: how many iterations training takes depends on the rows, and little on
-    how many sites hold them.
+    The first of them must be the first of its process. As many rounds as in the largest of these: how many iterations
+    training takes depends on the rows, and little on how many sites hold them.
     """
     last = max(runs, key=lambda run: run.sites)
     seconds = _fit_costs([(_terms(run.sites, each), each.seconds) for run in runs for each in run.rounds])
@@ -310,9 +311,7 @@ def _fit_costs(told: Sequence[tuple[FloatArray, float]]) -> FloatArray:
     return np.asarray(nnls(terms / seconds[:, None], np.ones(len(seconds)))[0])
 
 
-def _by_sites(
-    runs: Sequence[MeasuredRun], seconds: Callable[[MeasuredRun], float], sites: int
-) -> tuple[float, float]:
+def _by_sites(runs: Sequence[MeasuredRun], seconds: Callable[[MeasuredRun], float], sites: int) -> tuple[float, float]:
     """Return the seconds of a run with a number of sites, and those that the first run of a process takes longer."""
     costs = _fit_costs([(np.array([1.0, run.sites, run is runs[0]]), seconds(run)) for run in runs])
     return float(np.array([1.0, sites]) @ costs[:2]), float(costs[2])
