@@ -25,7 +25,7 @@ Reading order; each module imports only from those above it:
 - `rounds`: repeats rounds until they are complete
 - `replay`: the rounds of a run with a journal
 - `links`: the coordinator's processes, sockets and identities of sites
-- `federation`: the verbs of an algorithm, and its phases
+- `federation`: the verbs by which an algorithm orders work, and its phases
 - `lifecycle`: builds every federation
 - `report`: the report of a federation after its run
 - `startup`: simulations, whose sites run on this machine
@@ -33,7 +33,7 @@ Reading order; each module imports only from those above it:
 - `offline`: sites that are never online together
 - `faults`: kinds of faults, for experiments
 - `relays`: delays and faults on links, for experiments
-- `text`: text of others, such as names in files and what sites say, made fit to be shown
+- `text`: text of other parties, made safe to print
 
 Programs start at `local_federation` in `startup`. docs/architecture.md follows one `Federation.sum` step by step.
 """

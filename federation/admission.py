@@ -20,21 +20,21 @@ from fedsvm.federation.transport.deadline import Deadline
 from fedsvm.federation.transport.keys import Party, Roster
 
 _MAX_MISSED_BYTES = 1 << 27
-"""Of orders in one message, as they are estimated."""
+"""Maximum size of the orders in one message, in estimated bytes."""
 _MAX_PLAIN_BYTES = 1 << 14
 """Estimate of the size of an order without its arrays."""
 
 
 @dataclass(frozen=True)
-class Replaced:
+class RecoveredSites:
     """The sites that dropped in a round and still take part.
 
     Parameters
     ----------
     stayed : tuple of str
-        Their processes kept running, and left the round.
+        Sites whose processes kept running and left the round.
     joined : tuple of str
-        They received the public state.
+        Sites that received the public state again.
     """
 
     stayed: tuple[str, ...]
@@ -110,11 +110,11 @@ class Admission:
         for site in self._membership.sites:
             endpoint.connect(site)
         exchange = self._introduce(self._membership.sites, deadline)
-        if dropped := exchange.dropped(deadline):
+        if dropped := exchange.find_dropped(deadline):
             endpoint.check_descriptors()
         return dropped
 
-    def replace_dropped(self, dropped: Mapping[str, str], round_: Exchange) -> Replaced:
+    def replace_dropped(self, dropped: Mapping[str, str], round_: Exchange) -> RecoveredSites:
         """Wait for the sites that dropped in a round, as long as the policy allows.
 
         A site whose process ended is restarted. A late site is awaited if the policy says so. If it does not and the
@@ -137,7 +137,7 @@ class Admission:
                 joined += (site,) if self.catch_up(site) else ()
             elif not how_ended(site):
                 stayed += self._wait_for([site], round_, self._round_timeout_s)
-        return Replaced(stayed, joined)
+        return RecoveredSites(stayed, joined)
 
     def readmit(self) -> tuple[str, ...]:
         """Admit the dropped sites that answer again, probe the others, and return the admitted ones."""
@@ -146,11 +146,11 @@ class Admission:
         back = tuple(
             site for site in self._membership.dropped if site in self._membership.returned and self.catch_up(site)
         )
-        self._dispatcher.tell(self._membership.dropped, Abort())
+        self._dispatcher.send_once(self._membership.dropped, Abort())
         return back
 
     def _restart(self, site: str) -> bool:
-        """Restart a site, and return whether it is a new process; if not, `Membership` knows whether the old one runs.
+        """Restart a site, and return whether it is a new process; if not, `Membership` has the state of the old one.
 
         The others receive the roster, so that they drop connections that the new process refused before it had one.
         """
@@ -177,10 +177,10 @@ class Admission:
 
         def all_answered() -> bool:
             for site in interrupted.intersection(late) - round_.answers.keys():
-                dispatcher.forget_told(site)
+                dispatcher.allow_repeat(site)
                 untold.add(site)
             interrupted.difference_update(late)
-            untold.difference_update(dispatcher.tell(untold, Abort()))
+            untold.difference_update(dispatcher.send_once(untold, Abort()))
             return all(site in round_.answers or self._membership.how_ended(site) for site in late)
 
         with suppress(DeadlineExpired):
@@ -221,7 +221,7 @@ class Admission:
     def _tell(self, site: str, message: MissedOrders | Order, deadline: Deadline) -> bool:
         """Send a message to one site, and return whether the site answered StepDone."""
         exchange = Exchange(self._dispatcher, (site,))
-        exchange.say(message, Deadline(self._round_timeout_s))
+        exchange.send(message, Deadline(self._round_timeout_s))
         self._wait_for_answers(exchange, deadline)
         return isinstance(exchange.answers.get(site), StepDone)
 
@@ -229,7 +229,7 @@ class Admission:
         """Send sites the roster, with the addresses at which each reaches the others, and wait for answers."""
         exchange = Exchange(self._dispatcher, sites)
         for roster, alike in itertools.groupby(sites, lambda site: self._views(site, self._roster)):
-            exchange.say(RosterUpdate(roster), Deadline(self._round_timeout_s), tuple(alike))
+            exchange.send(RosterUpdate(roster), Deadline(self._round_timeout_s), tuple(alike))
         self._wait_for_answers(exchange, deadline)
         return exchange
 

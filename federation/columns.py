@@ -1,4 +1,4 @@
-"""Columns that sites hold: how those of some sites differ from what most sites have."""
+"""The differences between the columns of some sites and those that most sites have."""
 
 from __future__ import annotations
 
@@ -7,29 +7,29 @@ from collections.abc import Iterator, Mapping, Sequence
 
 _MAX_NAMED = 8
 _MAX_COMPARED = 100
-"""Columns, and letters of each, among which a similar name is searched, which takes time."""
+"""Maximum number of columns compared to find a similar name, and of characters of each: the search is slow."""
 
 _MAX_SHOWN = 500
-"""Letters of a name that are shown."""
+"""Maximum number of characters of a name that are shown."""
 
 _Holders = Mapping[tuple[str, bool], Sequence[str]]
 """The sites that have each column, by its name and whether it is categorical."""
 
 
 def deviations(held: Mapping[str, Mapping[str, bool]]) -> dict[str, str]:
-    """Return how the columns of sites differ from what most sites have.
+    """Return how the columns of sites differ from those that most sites have.
 
     Parameters
     ----------
     held : mapping of str to mapping of str to bool
-        By site, for the name of each of its columns whether it is categorical.
+        The columns of each site: whether each is categorical, by name.
 
     Returns
     -------
     dict of str to str
-        By site that deviates, clauses whose subject is the site, such as "has 'years', and 2 of 3 sites (north, west)
-        have 'age'". If exactly half of the sites have a column, as where two sites differ, nobody can say which half is
-        wrong, and all deviate. Empty if all sites have the same columns.
+        For each site that deviates, clauses whose subject is the site, such as "has 'years', and 2 of 3 sites (north,
+        west) have 'age'". If exactly half of the sites have a column, either half may be wrong, so all sites deviate.
+        Empty if all sites have the same columns.
     """
     holders: dict[tuple[str, bool], list[str]] = {}
     for site, columns in held.items():
@@ -70,7 +70,7 @@ def _clauses(site: str, columns: Mapping[str, bool], holders: _Holders, sites: S
 
 
 def _similar(name: str, lacking: Mapping[str, object]) -> str | None:
-    """Return the name among those that a site lacks that it may mean by one of its own."""
+    """Return the lacking column that is most similar to a name, or None."""
     names = {each[:_MAX_COMPARED].strip().casefold(): each for each in list(lacking)[:_MAX_COMPARED]}
     close = difflib.get_close_matches(name[:_MAX_COMPARED].strip().casefold(), names, n=1)
     return names[close[0]] if close else None

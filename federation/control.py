@@ -18,7 +18,7 @@ Those of a site are in `site_messages`.
     LogRecord      site         its code logged something           the coordinator writes and shows it
     RunOver        coordinator  the run is over, or failed          the site answers FinalReport, and its process ends;
                                                                     it waits if the run may be resumed
-    FinalReport    site         it received RunOver                 the coordinator keeps it; a resumed run goes on
+    FinalReport    site         it received RunOver                 the coordinator keeps it
 
 In a simulation the coordinator opens the connections, across hosts the sites do; answers use the same ones. Every
 message carries the run and the round in the frame's header (`transport.wire`). `to_message` lists its `fields`. The
@@ -49,7 +49,7 @@ MAX_LOG_TEXT = 500
 """Characters of a log record's text, and of the reason why a run failed."""
 
 
-_OF_PARTIES: Mapping[str, int] = {
+_BYTES_PER_PARTY: Mapping[str, int] = {
     "public_keys": KEY_BYTES,
     "agreement_keys": KEY_BYTES,
     "vouchers": SIGNATURE_BYTES,
@@ -80,7 +80,7 @@ _ORDER_FIELDS: Mapping[str, dict[str, tuple[type, ...]]] = {
 """The fields of an order by its verb, with the types of each."""
 
 
-# What the coordinator says.
+# Messages of the coordinator.
 
 
 @dataclass(frozen=True)
@@ -97,24 +97,24 @@ class RosterUpdate:
         empty if no party has one."""
         names, addresses, *columns = self.parties.to_columns()
         fields = {"names": names, "addresses": addresses}
-        tables = {name: np.frombuffer(column, np.uint8) for name, column in zip(_OF_PARTIES, columns, strict=True)}
+        tables = {name: np.frombuffer(column, np.uint8) for name, column in zip(_BYTES_PER_PARTY, columns, strict=True)}
         return Message(self.kind, run, round_number, fields=fields, arrays=tables)
 
     @classmethod
     def from_message(cls, message: Message, all_sites: tuple[str, ...] = ()) -> RosterUpdate:
         """Decode a message. all_sites: the sites of the run, as the reader knows them. Raises Malformed."""
-        fields = read_fields(message, _OF_PARTIES, names=(str,), addresses=(str,))
+        fields = read_fields(message, _BYTES_PER_PARTY, names=(str,), addresses=(str,))
         names, addresses = fields["names"], fields["addresses"]
         parties, reachable = (column.count("\n") + 1 for column in (names, addresses))
         if parties != reachable:
             raise Malformed(f"a roster must have an address for each of {parties} parties, got {reachable}")
         for name, table in message.arrays.items():
-            if table.dtype != np.uint8 or table.shape not in ((_OF_PARTIES[name] * parties,), (0,)):
-                raise Malformed(f"{name} of a roster must be {_OF_PARTIES[name]} bytes for each party")
-        known = "\n".join((COORDINATOR, "\n".join(all_sites)))  # whoever knows them need not take the names apart
+            if table.dtype != np.uint8 or table.shape not in ((_BYTES_PER_PARTY[name] * parties,), (0,)):
+                raise Malformed(f"{name} of a roster must be {_BYTES_PER_PARTY[name]} bytes for each party")
+        known = "\n".join((COORDINATOR, "\n".join(all_sites)))  # the usual case, checked without splitting the names
         if names != known and len(set(names.split("\n"))) < parties:
             raise Malformed("each party of the roster must be listed once")
-        public_keys, agreement_keys, vouchers = (message.arrays[name].tobytes() for name in _OF_PARTIES)
+        public_keys, agreement_keys, vouchers = (message.arrays[name].tobytes() for name in _BYTES_PER_PARTY)
         return cls(Roster.from_columns(names, addresses, public_keys, agreement_keys, vouchers))
 
 
@@ -188,9 +188,9 @@ class Order:
     step : str
         The step of the site's program.
     protocol : str
-        What its messages are counted under: a secure sum's name, "gather", or the step's.
+        The name under which its messages are counted: a secure sum's name, "gather", or the step's.
     terms : SumTerms, GatherTerms or None
-        What becomes of the value that the step returns; None: it stays at the site.
+        How the value of the step leaves the site; None: it stays there.
     parameters : mapping
         The step's plain arguments.
     arrays : mapping
@@ -198,11 +198,11 @@ class Order:
     phase : str
         Phase of the run, for the record and for faults.
     phase_round : int
-        Round within the phase, from 1; 0 for a site that is told afterwards what it missed.
+        Round within the phase, from 1; 0 in an order that a site missed and receives later.
     sites : tuple of str
-        Who takes part, in ring order.
+        Sites that take part, in ring order.
     timeout_s : float
-        How long after this order a site waits for a peer, except in `collect`, which counts from its own start.
+        Seconds after this order that a site waits for a peer, except in `collect`, which counts from its own start.
     after : int, default 0
         The last round before this one that is complete; 0 for none. See `site.chain`.
     everyone : bool, default False
@@ -214,7 +214,7 @@ class Order:
     Attributes
     ----------
     facts_in : dict of int to str
-        The computed facts of the order by round, see `site.order_facts`.
+        Cache of the order's facts by round, see `site.order_facts`.
     """
 
     kind: ClassVar[str] = "order"
@@ -376,7 +376,7 @@ class RunOver:
         return cls(**fields)
 
 
-# What a site receives.
+# Decoding at a site.
 
 
 ControlMessage = RosterUpdate | MissedOrders | Order | Abort | RunOver
@@ -399,7 +399,7 @@ def read_interrupt(message: Message) -> Abort | RunOver:
     return RunOver.from_message(message) if message.kind == RunOver.kind else Abort.from_message(message)
 
 
-# Fields, read and written.
+# Encoding and decoding of terms.
 
 
 def _terms_to_fields(terms: SumTerms | GatherTerms | None) -> dict[str, Any]:

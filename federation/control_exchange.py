@@ -17,7 +17,7 @@ from fedsvm.federation.traffic_ledger import LAUNCH, Accounts, RoundRecord
 from fedsvm.federation.transport.deadline import Deadline
 from fedsvm.federation.transport.wire import Message
 
-LAST_WORDS_S = 1.0
+FINAL_ANSWERS_S = 1.0
 """Maximum time for final answers of ended sites to arrive, if their host cannot announce the end."""
 
 
@@ -55,18 +55,18 @@ class Dispatcher:
         self.accounts = Accounts()
         self.final_reports: dict[str, FinalReport] = {}
         self.record = LAUNCH
-        self._told: set[tuple[type[Abort] | type[RunOver], str]] = set()
+        self._sent_once: set[tuple[type[Abort] | type[RunOver], str]] = set()
 
     @property
     def label(self) -> str:
-        """The current round, in words."""
+        """The current round with its phase and step, for messages."""
         return f"round {self.record.round} ({self.record.phase}, step {self.record.step})"
 
     def begin(self, record: RoundRecord) -> None:
         """Assign the following messages to this round."""
         self.record = record
         self.accounts.rounds[record.round] = record
-        self._told.clear()
+        self._sent_once.clear()
         self.mailbox.enter(record.round)
 
     def encode_control(self, message: ControlMessage) -> Message:
@@ -87,23 +87,23 @@ class Dispatcher:
             check_process()
         self.mailbox.endpoint.send(site, message, deadline, check_process)
 
-    def tell(self, sites: Iterable[str], message: Abort | RunOver) -> set[str]:
+    def send_once(self, sites: Iterable[str], message: Abort | RunOver) -> set[str]:
         """Send a message to every site that can be reached without waiting, at most once per round. Return the sites
         reached."""
         kind, told, wired = type(message), set(), self.encode_control(message)
         for site in sorted(set(sites)):
-            if (kind, site) not in self._told:
+            if (kind, site) not in self._sent_once:
                 try:
                     self.send(site, wired, Deadline(0))
                 except PeerDropped:
                     continue
-                self._told.add((kind, site))
+                self._sent_once.add((kind, site))
             told.add(site)
         return told
 
-    def forget_told(self, site: str) -> None:
+    def allow_repeat(self, site: str) -> None:
         """Allow repeating the messages of this round to a site: they may be lost with its broken connection."""
-        self._told = {(kind, told) for kind, told in self._told if told != site}
+        self._sent_once = {(kind, receiver) for kind, receiver in self._sent_once if receiver != site}
 
     def next_answer(self) -> tuple[str, Outcome] | None:
         """Return the next answer in the current round, or None. Raises SiteFailed for a malformed one."""
@@ -140,16 +140,16 @@ class Dispatcher:
 
 
 class Exchange:
-    """One message to some sites, and their answers, without earlier messages.
+    """One message to some sites, and their answers to it.
 
     Attributes
     ----------
     sites : tuple of str
         The receivers of the message.
     answers : dict of str to StepDone, Aborted or StepFailure
-        The first of each.
+        The first answer of each site.
     unreachable : dict of str
-        Why a site could not be reached, or cannot continue.
+        For each site that could not be reached or cannot continue, the reason.
     """
 
     can_be_aborted = False
@@ -163,7 +163,7 @@ class Exchange:
         self._silent = set(sites)
         self._aborting = False
 
-    def say(self, message: ControlMessage, deadline: Deadline, to: tuple[str, ...] | None = None) -> None:
+    def send(self, message: ControlMessage, deadline: Deadline, to: tuple[str, ...] | None = None) -> None:
         """Send one message to all of the sites, or to some. Note sites that cannot be reached."""
         wired = self._dispatcher.encode_control(message)
         for site in self.sites if to is None else to:
@@ -195,12 +195,12 @@ class Exchange:
                     raise SiteFailed(site, self._dispatcher.label, answer.reason, answer.traceback)
                 self.unreachable[site] = answer.reason
 
-    def dropped(self, deadline: Deadline) -> dict[str, str]:
+    def find_dropped(self, deadline: Deadline) -> dict[str, str]:
         """Return the sites that dropped, with reasons: those that did not answer, and those whose process ended.
 
         Their last answers are read first. Raises SiteFailed when a site failed.
         """
-        last = Deadline(LAST_WORDS_S)
+        last = Deadline(FINAL_ANSWERS_S)
         for site in self._ended_sites():
             self._dispatcher.mailbox.endpoint.hear_out(site, last)
             self.notice()
@@ -215,5 +215,5 @@ class Exchange:
 
     def waiting(self) -> dict[str, str]:
         """Return for each site that answered the peer that it last waited for, in ring order."""
-        standings = {site: answer.standing for site, answer in self.answers.items() if answer.standing is not None}
-        return {site: standings[site].waiting for site in self.sites if site in standings and standings[site].waiting}
+        progress = {site: answer.progress for site, answer in self.answers.items() if answer.progress is not None}
+        return {site: progress[site].waiting for site in self.sites if site in progress and progress[site].waiting}

@@ -17,13 +17,13 @@ class DisclosedRound:
     Attributes
     ----------
     number : int
-        Of the run's rounds, from 1.
+        The number of the round in the run, from 1.
     step : str
-        What the sites carried out.
+        The step that the sites carried out.
     verb : {"run", "gather", "sum", "sum-at"}
         See `Order.verb`.
     receiver : str
-        Who opened the sum; "" if the round has none.
+        The party that opened the sum; "" if the round has none.
     sites : tuple of str
         The sites whose values were opened, in ring order.
     parameters : mapping of str to Any

@@ -28,9 +28,9 @@ class Disclosure:
     kind : str
         See `Kind`.
     shape : tuple of int
-        Of the array.
+        The shape of the array.
     times : int, default 0
-        How often.
+        The number of times that it was disclosed.
     detail : str, default ""
         For a parameter, its name; otherwise the disclosure in a sentence, if the kind alone does not explain it.
     """

@@ -2,8 +2,8 @@
 
     total  = federation.sum(step, shape=…, bound=…, **params)      # secure sum of what `step` returns at every site
              federation.sum(step, receiver=site, shape=…, …)      # the same, opened by that site
-    values = federation.gather(step, shape=…, **params)            # every site's value, written down as a disclosure
-             federation.run(step, **params)                        # a local step everywhere, nothing comes back
+    values = federation.gather(step, shape=…, **params)            # every site's value, recorded as a disclosure
+             federation.run(step, **params)                        # a local step at every site, without a value
 
 `shape` and `bound` are public parameters of the round: a site reveals nothing of another shape, and refuses values
 beyond the bound. `params` are arrays and scalars that every site receives.
@@ -69,7 +69,7 @@ class Federation:
     sum_protocol : SumProtocol
         The protocol that `sum` runs.
     policy : DropoutPolicy
-        What happens when sites drop.
+        The behavior when sites drop out.
     round_timeout_s : float
         Seconds that the coordinator waits for a site.
     observer : RunObserver
@@ -202,16 +202,17 @@ class Federation:
         step : str
             A step of the site program.
         receiver : str, optional
-            A site that opens the sum in place of the coordinator, which learns nothing of it; there it is `opened` in
-            later steps. A plain sum still shows the coordinator the other sites' values.
+            The party that opens the sum, by default the coordinator. A site that opens it has it as `opened` in later
+            steps, and the coordinator learns nothing of it, except that a plain sum still shows it the other sites'
+            values.
         shape : sequence of int
-            Of the value.
+            The shape of the value.
         bound : float
-            No entry of the sum can exceed it in size; math.inf where nothing is known.
+            Maximum absolute value of an entry of the sum; math.inf if it is unknown.
         on_membership_change : callable, optional
-            Outside of stages. Called before the sum is run again where sites left or joined, and gives the arguments
-            that change then. A site may have seen the sum that was not revealed: this is where a second one is charged,
-            or refused; what it draws goes through `drawn`.
+            Only outside of stages. Called before the sum is repeated because sites left or joined; returns the
+            arguments that change. A site may have seen the sum that was not revealed, so a privacy budget must be
+            charged here for the second one, or the repetition refused. It draws random numbers by `journaled_random`.
         public : bool, default False
             Whether the step is declared as public; the sites open its sum too, if the secure sum verifies.
         **params
@@ -220,7 +221,7 @@ class Federation:
         Returns
         -------
         FloatArray of `shape`, or None
-            The sum, unless a site receives it.
+            The sum; None if a site opens it.
 
         Raises
         ------
@@ -254,7 +255,7 @@ class Federation:
                 return total
 
     def gather(self, step: str, *, shape: Sequence[int], **params: Any) -> dict[str, FloatArray]:
-        """Return every live site's value in the clear, by site. Raises FederationError."""
+        """Return every live site's value of the step in the clear, by site. Raises FederationError."""
         self._disclosures.add(COORDINATOR, step, "value", shape)
 
         def collect(channel: SocketChannel) -> dict[str, FloatArray]:
@@ -273,16 +274,17 @@ class Federation:
         work_s: float = 0.0,
         **params: Any,
     ) -> Any:
-        """Run a local step everywhere. It may run a protocol among the sites.
+        """Run a step at every site; its value stays there. The step may run a protocol among the sites.
 
         Parameters
         ----------
         step : str
             A step of the site program.
         remember : bool, default False
-            The step is part of the public state, which a site that joins later is told first; of each step the last.
+            Whether the order is part of the public state: a site that joins later receives it first. Of several orders
+            of one step the last counts.
         take_part : callable, optional
-            The coordinator's own part in the step's protocol, given its channel; its value is returned.
+            Runs the coordinator's part in the step's protocol, given its channel. `run` returns its value.
         work_s : float, default 0.0
             Seconds that the sites may compute, in addition to the time of a round.
         **params
@@ -305,13 +307,14 @@ class Federation:
         Parameters
         ----------
         purpose : str
-            What for.
+            The purpose of the draw. A resumed run must make the same draws for the same purposes.
         draw : callable
-            Draws an array, or plain values.
+            Draws an array or plain values.
 
         Returns
         -------
-        What `draw` returned, now or in an earlier process of this run.
+        object
+            The value of `draw`, from now or from an earlier process of this run.
         """
         if self._journal is None:
             return draw()
@@ -330,11 +333,11 @@ class Federation:
         step : str
             The step, or the protocol, that it comes from.
         detail : str
-            What it is, in a sentence.
+            A description of it, in a sentence.
         shape : sequence of int
-            Of the array.
+            The shape of the array.
         times : int, default 1
-            How often.
+            The number of times that it is disclosed.
         kind : str, default "design"
             See `disclosures.Kind`.
         """
@@ -352,7 +355,7 @@ class Federation:
         return self._runner.fixed_membership()
 
     def until_stable(self, stage: Callable[[], T]) -> T:
-        """Run a stage whose rounds build on each other, again from its start when sites leave or join meanwhile.
+        """Run a stage whose rounds build on each other, and restart it when sites leave or join meanwhile.
 
         Stages may be nested: an inner stage restarts alone, and the outer one continues. Raises FederationError when
         a site fails or too few are left.
@@ -364,7 +367,7 @@ class Federation:
     def require_all_sites(self, why: str) -> None:
         """Require all sites from now on: wait one more round timeout for a late site, then end the run. Readmit none.
 
-        why: a sentence that says what the others cannot do without.
+        why: a sentence with the reason why the others cannot continue without every site.
         """
         self.membership.why_needed = why
 
@@ -377,12 +380,12 @@ class Federation:
     def assemble(self, *, need_all: bool = True) -> None:
         """Introduce the sites to each other. Raises SitesDropped, naming the sites, if some do not answer.
 
-        Sites of a resumed run repeat their steps, so they have as many seconds more as its rounds took. need_all:
-        whether the run ends without one of them, or goes on with those that its policy demands.
+        Sites of a resumed run repeat their steps, so they have additional time: the seconds that its rounds took.
+        need_all: whether the run ends if any site is missing. Otherwise it continues if its policy is met.
         """
         dropped = self._admission.assemble(self._journal.seconds if self._journal is not None else 0.0)
         if dropped and need_all:
-            raise SitesDropped(dropped, self._dispatcher.label, "Every site must be there when a run begins.")
+            raise SitesDropped(dropped, self._dispatcher.label, "Every site must be present when a run begins.")
         if dropped:
             self._runner.change_membership(dropped, ())
         self._dispatcher.close_books()
@@ -391,8 +394,8 @@ class Federation:
         """Send the sites a stop and read their final reports; the launcher ends those that do not answer."""
         self._is_over = True
         dispatcher = self._dispatcher
-        dispatcher.tell(self.membership.with_process, stop)
-        with suppress(DeadlineExpired):  # whoever is silent now is ended by the launcher
+        dispatcher.send_once(self.membership.with_process, stop)
+        with suppress(DeadlineExpired):  # the launcher ends sites that are silent now
             while awaited := self.membership.responsive - dispatcher.final_reports.keys():
                 deadline = Deadline(GRACE_S)
                 while awaited == self.membership.responsive - dispatcher.final_reports.keys():

@@ -1,4 +1,4 @@
-"""The one builder of a `Federation`, for simulations, for sites on other hosts and for sites that visit a hub."""
+"""The builder of every `Federation`: in simulations, with sites on other hosts, and with sites that visit a hub."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def running_federation(
 ) -> Iterator[Federation]:
     """Yield a federation of sites that are up; `federation.assemble()` introduces them to each other.
 
-    When the context ends, the sites are told to stop and how the run ended, unless it ends by NothingDue. The
+    When the context ends, the sites receive a stop with the outcome of the run, unless it ends by NothingDue. The
     parameters are those of `Federation`.
     """
     federation = Federation(links, sum_protocol, policy, round_timeout_s, observer or RunObserver(), journal)
@@ -46,7 +46,7 @@ def is_resumable(error: BaseException) -> bool:
 
 
 def _stop_after(error: BaseException) -> RunOver:
-    """Return the stop that sites are sent after an error; it names no more than sites and rounds."""
+    """Return the stop that sites receive after an error. Its text names only sites and rounds."""
     if is_resumable(error):
         return RunOver(visible(str(error))[:MAX_LOG_TEXT], resumable=True)
     if isinstance(error, KeyboardInterrupt):

@@ -31,13 +31,13 @@ class SiteLinks:
     run : bytes
         The run's 8 random bytes.
     launcher : Launcher
-        Started the sites, and reports when one ends.
+        Reports when the process of a site ends.
     restart : callable, optional
-        Starts the process of a site again; returns None if the process that was there is back.
+        Starts the process of a site again; returns None if the earlier process is back.
     views : callable, optional
         Returns the roster with the addresses by which a party reaches the others, given its name and the roster.
     skipped_rounds : int, default SKIPPED_ROUNDS
-        Number of rounds that a resumed run skips; 0 if the journal knows all that sites were sent.
+        Number of rounds that a resumed run skips; 0 if the journal has every order that sites received.
     signer : OrderSigner, optional
         Signs the coordinator's orders.
     """

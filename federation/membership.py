@@ -1,8 +1,7 @@
-"""The membership of a run: for every site whether it takes part, whether its process lives, and why not.
+"""The membership of a run: for every site whether it takes part, and whether its process lives.
 
 A site has *dropped* if the others continued without it. If its process still runs and answers again, it is admitted
-when the next phase begins; if it can be *restarted*, it takes part from the next round. `admission` has the messages
-for that.
+when the next phase begins. If it is *restarted*, it takes part from the next round. `admission` sends the messages.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from typing import Literal
 from fedsvm.federation.errors import SitesDropped
 
 MEMBER_NEEDED = (
-    "The terms name it as a member of the committee, and no other site may take its place: resume the run when it is "
+    "The terms name it as a member of the committee, and no other site may replace it: resume the run when it is "
     "back, or start again with another site in protocol.committee."
 )
 
@@ -28,17 +27,17 @@ class DropoutPolicy:
     min_sites : int, default 1
         The run ends with fewer sites.
     on_dropout : {"continue", "abort"}, default "continue"
-        "abort" ends the run with the first.
+        "abort" ends the run when the first site drops.
     restartable : tuple of str, default ()
         Sites that may be restarted with other keys; all sites receive this list when they start.
     restart : callable
-        Whether one of these whose process ended is started again now, given its name; by default it is.
+        Returns whether to restart a restartable site whose process ended, given its name; by default True.
     silence_s : float, default 0.0
-        How long a run waits for a silent site whose process may still run; 0: it continues without the site.
+        Seconds that a run waits for a silent site whose process may still run; 0: it continues without the site.
     on_silence : callable, optional
-        Called with the sites that are waited for.
+        Called with the awaited sites.
     committee : tuple of str, default ()
-        Sites that the terms name as the members of every committee. Without one of them the run ends.
+        Sites that the terms name as the members of every committee. The run ends if one of them drops.
     """
 
     min_sites: int = 1
@@ -72,20 +71,21 @@ class _Status:
 
 
 class Membership:
-    """The sites of a run in ring order, those that take part, and how that came to be.
+    """The sites of a run in ring order, those that take part, and the changes so far.
 
     Parameters
     ----------
     all_sites : tuple of str
-        In ring order. At first all take part.
+        All sites, in ring order. At first all take part.
     policy : DropoutPolicy
+        The behavior when sites drop out.
 
     Attributes
     ----------
     changes : list of MembershipChange
-        Who left and who joined, in order.
+        The changes, in order.
     why_needed : str
-        Why every site is needed, in a sentence; "" while some are not.
+        The reason why every site is needed, in a sentence; "" if they are not all needed.
     ended : set of str
         Sites without a process.
     """
@@ -109,12 +109,12 @@ class Membership:
 
     @property
     def with_process(self) -> tuple[str, ...]:
-        """Sites whose process lives, whether they take part or not."""
+        """Sites whose process lives, even if they do not take part."""
         return tuple(site for site, status in self._status.items() if not status.ended)
 
     @property
     def dropped(self) -> tuple[str, ...]:
-        """Sites whose process lives and that do not take part."""
+        """Sites that do not take part although their process lives."""
         return tuple(site for site in self.with_process if not self._status[site].takes_part)
 
     @property
@@ -142,12 +142,12 @@ class Membership:
         self.ended.discard(site)
 
     def note_answer(self, site: str) -> None:
-        """Record that a site answered. A dropped site thereby shows that it is back."""
+        """Record that a site answered: if it dropped, it is back."""
         if not self._status[site].takes_part:
             self._status[site].answered = True
 
     def find_needed(self, sites: Sequence[str]) -> list[str]:
-        """Return those of some sites that the others cannot do without."""
+        """Return those of some sites without which the run cannot continue."""
         return [site for site in sites if self.why_needed or site in self.policy.committee]
 
     def change(

@@ -1,4 +1,4 @@
-"""The registries of extensions that other packages offer by entry points. They are loaded on use."""
+"""Registries of the extensions that other packages offer by entry points, which are loaded on first use."""
 
 from __future__ import annotations
 
@@ -17,20 +17,21 @@ T = TypeVar("T")
 
 
 class Registry(Mapping[str, T], Generic[T]):
-    """Our own entries by name, and those of other packages by entry points of a group; other packages cannot replace
-    our names.
+    """The entries of one kind: our own, and those that other packages offer by entry points of a group.
+
+    Another package cannot replace an entry of ours.
 
     Parameters
     ----------
     group : str
-        Of the entry points, such as "fedsvm.sums".
+        The group of the entry points, such as "fedsvm.sums".
     kind : str
-        What an entry is, in a word, for errors: "sum".
+        The kind of entry in a word, for errors, such as "sum".
     own : mapping of str to callable
-        Makes each of ours.
+        Makes each of our own entries, by name.
     accept : callable
-        Returns the entry for an object that another package offers under a name; None for one of another kind or name.
-        Its error is the reason why the object cannot be loaded.
+        Returns the entry for an object that another package offers, given the object and its name; None if the object
+        is of another kind or has another name. If it raises, the object cannot be loaded for this reason.
     """
 
     def __init__(
@@ -51,7 +52,7 @@ class Registry(Mapping[str, T], Generic[T]):
         return name in self._own or name in self._offers
 
     def loadable(self) -> Iterator[tuple[str, T]]:
-        """Yield names and entries that can be loaded, for hints, which a broken package must not hide."""
+        """Yield the names and entries that can be loaded. Skip broken packages: hints list the others."""
         for name in self:
             with suppress(FederationError):
                 yield name, self[name]
@@ -64,7 +65,7 @@ class Registry(Mapping[str, T], Generic[T]):
 
     @functools.cached_property
     def _offers(self) -> dict[str, list[EntryPoint]]:
-        from importlib.metadata import entry_points  # most sites never ask, and would carry what it imports
+        from importlib.metadata import entry_points  # most sites never need it, and its imports take memory
 
         points: dict[str, list[EntryPoint]] = defaultdict(list)
         for point in entry_points(group=self._group):
@@ -84,6 +85,6 @@ class Registry(Mapping[str, T], Generic[T]):
             ) from error
         if accepted is None:
             raise FederationError(
-                f"{places} is no {self._kind} of the name {name!r}; see that its entry point and its name agree."
+                f"{places} is not a {self._kind} of the name {name!r}; make its entry point and its name agree."
             )
         return accepted

@@ -27,11 +27,13 @@ class Progress:
     Attributes
     ----------
     phase : str
+        The name of the phase.
     round : int
-        Number of the round, as messages and ledgers have it. A resumed run skips some numbers.
+        The number of the round in messages and ledgers. A resumed run skips some numbers.
     rounds : int
-        Rounds so far, without skipped numbers.
+        The number of rounds so far, without skipped numbers.
     figures : dict of str to float
+        The latest metrics by name.
     """
 
     phase: str = "launch"
@@ -57,9 +59,9 @@ class RunRecord:
     Parameters
     ----------
     on_change : callable
-        Called whenever there is something new.
+        Called after each addition.
     history : VerbHistory or None
-        Receives attempts and changes of the membership too, for the journal.
+        Also receives attempts and changes of the membership, for the journal.
 
     Attributes
     ----------
@@ -72,7 +74,9 @@ class RunRecord:
     phase_seconds : dict of str to float
         Duration of each phase.
     began : float
-        Start of the run on the monotonic clock.
+        Start of this process's part of the run on the monotonic clock.
+    earlier_s : float
+        Seconds of rounds in earlier processes of the run, which this one replays or continues.
     """
 
     def __init__(self, on_change: Callable[[], None], history: VerbHistory | None) -> None:
@@ -81,19 +85,28 @@ class RunRecord:
         self.logged: list[LoggedMessage] = []
         self.phase_seconds: dict[str, float] = defaultdict(float)
         self.began = time.monotonic()
+        self.earlier_s = 0.0
         self.on_change = on_change
         self._history = history
+
+    def age_at(self, moment: float) -> float:
+        """Return the seconds of the run until a moment of the monotonic clock, including those in earlier processes."""
+        return moment - self.began + self.earlier_s
+
+    def age(self) -> float:
+        """Return the seconds of the run so far, including those in earlier processes."""
+        return self.age_at(time.monotonic())
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
         """Record the rounds and seconds within under `name`."""
         self.progress.phase = name
         self.on_change()
-        began = time.monotonic()
+        began = self.age()
         try:
             yield
         finally:
-            self.phase_seconds[name] += time.monotonic() - began
+            self.phase_seconds[name] += self.age() - began
 
     def add_attempt(self, attempt: AttemptRecord) -> None:
         """Record an attempt at a round."""
@@ -114,7 +127,7 @@ class RunRecord:
         self.on_change()
 
     def add_logged(self, site: str, record: LogRecord) -> bool:
-        """Record a message that a site logged and repeat it on `SITES_LOGGER`; return False if it is one too many."""
+        """Record a message that a site logged and repeat it on `SITES_LOGGER`; return False beyond the maximum."""
         if sum(each.site == site for each in self.logged) >= MAX_LOGGED:
             return False
         self.logged.append(LoggedMessage(site, self.progress.round, **vars(record)))
@@ -125,4 +138,4 @@ class RunRecord:
         return True
 
     def _write(self, event: str, **values: Any) -> None:
-        self.log.append({"event": event, "at_s": round(time.monotonic() - self.began, 6), **values})
+        self.log.append({"event": event, "at_s": round(self.age(), 6), **values})

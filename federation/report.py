@@ -49,7 +49,12 @@ class ProtocolCost(TrafficReport):
 class PhaseCost(ProtocolCost):
     """The cost of one phase.
 
-    rounds_s: of its seconds, those in rounds; in the others the coordinator computes. None where that was not counted.
+    Attributes
+    ----------
+    seconds : float
+        Duration of the phase.
+    rounds_s : float, optional
+        The seconds of it in rounds; in the others the coordinator computes. None if they were not counted.
     """
 
     seconds: float
@@ -75,13 +80,13 @@ class CostReport(TrafficReport):
     aborted : int
         Rounds that were aborted and run again.
     hops : int
-        Messages that follow each other, summed over the rounds.
+        The length of the longest chain of messages in a round, summed over the rounds.
     control : TrafficReport
-        Orders and answers, which the other counts do not contain.
+        The traffic of orders and answers, which the other counts omit.
     by_phase, by_protocol : mapping of str to cost
-        The same for each phase and each protocol.
+        The cost of each phase and of each protocol.
     by_link : tuple of LinkCost
-        What each party sent to each other party.
+        The traffic from each party to each other party.
     """
 
     rounds: int
@@ -168,13 +173,13 @@ class DisclosureReport:
     step : str
         The step that it comes from.
     kind : {"sum", "value", "parameter", "difference", "single-row", "row-difference", "design"}
-        What it is: see `disclosures.Kind`.
+        See `disclosures.Kind`.
     detail : str
-        A sentence, if the kind alone does not say it.
+        A description in a sentence, if the kind alone does not explain it.
     shape : tuple of int
         The shape of the array.
     times : int
-        How often.
+        The number of times that it was disclosed.
     """
 
     to: str
@@ -186,7 +191,7 @@ class DisclosureReport:
 
 
 def disclosures(federation: Federation) -> tuple[DisclosureReport, ...]:
-    """Return what left its site unmasked or was revealed by design: to whom, from which step, how often."""
+    """Return the values that left a site unmasked or were revealed by design: to whom, from which step, how often."""
     return tuple(
         DisclosureReport(each.to, each.step, each.kind, each.detail, each.shape, each.times)
         for each in federation.disclosures
@@ -220,7 +225,7 @@ class MembershipReport:
 
 
 def memberships(federation: Federation) -> tuple[MembershipReport, ...]:
-    """Return who took part from which round on, and why sites left."""
+    """Return each change of the membership: the sites that left or joined, and those that took part from then on."""
     first = MembershipReport(0, "launch", {}, (), tuple(federation.membership.all_sites))
     changes = federation.membership.changes
     return (first, *(MembershipReport(c.round, c.phase, dict(c.left), c.joined, c.sites) for c in changes))
@@ -230,8 +235,21 @@ def memberships(federation: Federation) -> tuple[MembershipReport, ...]:
 class SiteReport:
     """A site's process, its status, and its final report.
 
-    status: finished, dropped if it was missing at the end, rejoined if it was missing in between. logged: how many
-    records of its code came in, by level.
+    Attributes
+    ----------
+    name : str
+    pid : int, optional
+        Its process; None on another host.
+    status : {"finished", "dropped", "rejoined"}
+        "dropped" if it was missing at the end, "rejoined" if it was missing only in between.
+    unique_memory_bytes : int, optional
+        The memory that its process shares with no other; None if unknown.
+    cpu_s : float, optional
+        CPU seconds of its process; None if unknown.
+    refused : mapping of str to int
+        The number of messages that it refused, by reason.
+    logged : mapping of str to int
+        The number of log records of its code that the coordinator received, by level.
     """
 
     name: str

@@ -74,9 +74,9 @@ class Round(Exchange):
 
     @property
     def hops(self) -> int:
-        """The longest chain of messages, as far as it is known."""
-        standings = [answer.standing.hop for answer in self.answers.values() if answer.standing is not None]
-        return max([self.channel.hop, *standings])
+        """The length of the longest chain of messages, as far as it is known."""
+        progress = [answer.progress.hop for answer in self.answers.values() if answer.progress is not None]
+        return max([self.channel.hop, *progress])
 
     def run(self, take_part: Callable[[SocketChannel], Any]) -> Attempt:
         """Send the order, run the coordinator's part and wait for the sites.
@@ -85,7 +85,7 @@ class Round(Exchange):
         one. Raises SiteFailed if a step or a protocol raised, or if the protocol sent an invalid array.
         """
         reach = Deadline(self._reach_s)
-        self.say(self._order, reach)
+        self.send(self._order, reach)
         deadline = Deadline(self._allowed_s)
         self.channel = self._open_channel(deadline)
         self._tell_channel()
@@ -97,11 +97,11 @@ class Round(Exchange):
         if self.unanswered_sites():
             self._abort(deadline)
         left_out = self.channel.left_out
-        self._dispatcher.tell(left_out, Abort())
+        self._dispatcher.send_once(left_out, Abort())
         self._dispatcher.record.missing = {site: self.channel.taken.get(site, 0) for site in left_out}
         if not revealed and not self.channel.taken:
             value, revealed = self._recover_revealed_sum(take_part)
-        dropped = self.dropped(deadline)
+        dropped = self.find_dropped(deadline)
         done = all(isinstance(answer, StepDone) for site, answer in self.answers.items() if site not in dropped)
         return Attempt(revealed and (done or self._order.reveals), value, dropped)
 
@@ -112,15 +112,15 @@ class Round(Exchange):
     def notice(self) -> None:
         """Read the answers that arrived, and which processes ended. Raises SiteFailed when a site failed for good.
 
-        The channel calls this after every wait, so that a protocol which waits for a site that failed ends with it.
+        The channel calls this after every wait, so a protocol that waits for a failed site ends.
         """
         super().notice()
         self.unreachable |= self._ended_sites()
         self._tell_channel()
 
-    def dropped(self, deadline: Deadline) -> dict[str, str]:
+    def find_dropped(self, deadline: Deadline) -> dict[str, str]:
         """Return the sites that dropped in this round, with reasons."""
-        return {**self.channel.left_out, **super().dropped(deadline)}
+        return {**self.channel.left_out, **super().find_dropped(deadline)}
 
     def _tell_channel(self) -> None:
         for site, why in self.unreachable.items():
@@ -149,13 +149,13 @@ class Round(Exchange):
         )
 
     def _is_stalled(self) -> bool:
-        """Return whether sites may wait for a dropped site or a lost message. A revealed sum is over."""
+        """Return whether sites may wait for a dropped site or a lost message. After a revealed sum they do not."""
         if self._order.reveals:
             return False
         return bool(self.unreachable) or not self._dispatcher.mailbox.endpoint.interrupted.isdisjoint(self.sites)
 
     def _abort(self, deadline: Deadline) -> None:
-        """Abort the round: a waiting site answers, a hanging one does not.
+        """Abort the round, and wait for the sites' answers.
 
         A late site may still answer within the round's deadline.
         """
@@ -163,7 +163,7 @@ class Round(Exchange):
         untold = set(self.sites)
 
         def all_answered() -> bool:
-            untold.difference_update(self._dispatcher.tell(untold, Abort()))  # some can be reached a little later only
+            untold.difference_update(self._dispatcher.send_once(untold, Abort()))  # retries those not reachable before
             return not self.unanswered_sites()
 
         with suppress(DeadlineExpired):
@@ -176,8 +176,8 @@ class Round(Exchange):
         Otherwise it would be repeated over other sites, and the difference of the two would be revealed. Return the
         value, and whether there is one.
         """
-        sent = (answer.standing.sent_to_coordinator for answer in self.answers.values() if answer.standing is not None)
-        if any(sent):  # what came in is there for a channel that has not heard of those who dropped since
+        sent = (answer.progress.sent_to_coordinator for answer in self.answers.values() if answer.progress is not None)
+        if any(sent):  # a new channel, which does not know of later dropouts, can still read these messages
             with suppress(DeadlineExpired, Transient):
                 return self._take_part(take_part, self._open_channel(Deadline(GRACE_S))), True
         return None, False

@@ -29,11 +29,11 @@ TakePart = Callable[[SocketChannel], Any]
 """The coordinator's part in the protocol of a round, given its channel."""
 
 _PATIENCE = 4
-"""Sites wait this many times as long as the coordinator, which decides which site is late and aborts the round."""
+"""Sites wait this many times as long as the coordinator, because the coordinator decides which site is late."""
 
 _MAX_REPEATS = 10
-"""Maximum number of failed attempts at a round, within the sites' patience, if no site dropped: a broken connection
-loses messages."""
+"""Maximum number of failed attempts at a round in which no site dropped. A broken connection loses messages, so one
+failure is no reason to end the run."""
 
 
 class RoundObserver:
@@ -96,6 +96,7 @@ class RoundRunner:
         self._signer = signer
         self._phase_rounds: Counter[str] = Counter()
         self._phase_is_new = False
+        self._waited_s = 0.0
         self.is_fixed = False
 
     def begin_phase(self) -> None:
@@ -118,8 +119,8 @@ class RoundRunner:
     def complete(self, order: Order, take_part: TakePart, work_s: float, *, again: bool) -> Any:
         """Carry out an order until it is complete with the present sites, and return its value.
 
-        again: whether to repeat it over other sites too. If not, MembershipChanged is raised when sites leave or join
-        before it is complete.
+        again: whether to repeat the order when sites leave or join before it is complete. If False, raise
+        MembershipChanged instead.
         """
         try:
             return self._complete(order, take_part, work_s, again=again)
@@ -139,7 +140,7 @@ class RoundRunner:
             raise MembershipChanged
 
     def replace_restarted(self, sites: Sequence[str]) -> None:
-        """Admit sites that were started again before the run was resumed, as new ones. Raises as a change does."""
+        """Admit sites that were started again before the run was resumed. Raises like `change_membership`."""
         back = tuple(site for site in sites if self._admission.catch_up(site))
         self.change_membership(dict.fromkeys(sites, "it was started again before the run was resumed"), back)
 
@@ -149,6 +150,11 @@ class RoundRunner:
         for site in ended:
             self._membership.note_ended(site, "was gone before the run was resumed")
 
+    def continue_round(self, waited_s: float) -> None:
+        """Count these seconds to the next round, which an earlier process of this run began."""
+        self._waited_s = waited_s
+        self._record.earlier_s += waited_s
+
     def repeat(self, order: Order, event: AttemptRecord | MembershipRecord, value: Any) -> None:
         """Apply an event of an earlier process of this run, without sending anything."""
         self._phase_is_new = False
@@ -156,6 +162,7 @@ class RoundRunner:
             self._apply_change(event)
             return
         record = event.record
+        self._record.earlier_s += record.seconds
         self._record.progress.round = record.round
         self._record.progress.rounds += 1
         self._phase_rounds[record.phase] = record.phase_round
@@ -182,7 +189,7 @@ class RoundRunner:
             if back := self._admission.readmit():
                 self.change_membership({}, back)
         failed_attempts, deadline = 0, Deadline(self.timeout_s(0.0))
-        waiting: dict[str, str] = {}  # a site that was too busy to begin an attempt did wait in another
+        waiting: dict[str, str] = {}  # over all attempts: a site that was too busy to begin one did wait in another
         while True:
             attempt, round_ = self._attempt(order, take_part, work_s)
             waiting |= round_.waiting()
@@ -203,14 +210,14 @@ class RoundRunner:
                 raise RoundFailed(self._dispatcher.label, failed_attempts, who)
 
     def _replace_dropped(self, attempt: Attempt, round_: Round) -> dict[str, str]:
-        """Wait for sites that dropped, if that is the policy, and remove the others.
+        """Wait for dropped sites, if the policy says so, and remove those that do not return.
 
-        A silent site that is reachable again counts as never gone, unless the round is complete without its part.
+        A silent site that is reachable again stays a member, unless the round is complete without its part.
 
         Returns
         -------
         dict of str to str
-            Sites that left or joined anew, and why they dropped.
+            Sites that left, or joined as new ones, with the reason why they dropped.
         """
         replaced = self._admission.replace_dropped(attempt.dropped, round_)
         did_part = {site for site, answer in round_.answers.items() if isinstance(answer, StepDone)}
@@ -258,7 +265,7 @@ class RoundRunner:
             self._note_completed(number, unsigned, whole)
             self._show(order, tried, attempt.value)
         record.hops, record.aborted = round_.hops, not attempt.complete
-        record.seconds = time.monotonic() - began
+        record.seconds, self._waited_s = time.monotonic() - began + self._waited_s, 0.0
         self._dispatcher.close_books(whole=record.aborted)
         self._record.add_attempt(tried)
         self._record.on_change()

@@ -1,14 +1,14 @@
-"""The journal of a coordinator, from which a run is resumed by replay: every verb, and what it revealed.
+"""The journal of a coordinator, from which a run is resumed by replay: every verb, and the value that it revealed.
 
 A resumed run calls the algorithm's `fit` again from its start. Verbs answer from the journal until it ends, and then
 are carried out; algorithms do not notice. The orders must be identical to the earlier ones, which a digest checks.
 
-A record is on the disk before its value is used. So a sum that the algorithm saw is never requested again, and one that
-it did not see may be, over the sites that are then present. An incomplete last record, for example after a power cut,
-counts as never written. Earlier damage is refused, since the values behind it were revealed. Each record of the file
-has this form:
+A record is on the disk before its value is used. So a sum that the algorithm saw is never requested again. A sum that
+it did not see may be requested again, over the sites that are then present. An incomplete last record, for example
+after a power cut, counts as never written. Earlier damage is an error, since the values of later records were revealed.
+Each record of the file has this form:
 
-    length of what follows the checksum (8 bytes, little-endian) | SHA-256 of it (32) | msgpack
+    length of the msgpack content (8 bytes, little-endian) | its SHA-256 digest (32) | msgpack content
 """
 
 from __future__ import annotations
@@ -36,13 +36,15 @@ _CHECKSUM_BYTES = 32
 _ARRAY, _TUPLE = 1, 2
 _KIND = "what"
 """The first key of every record but the header."""
+_AT = "at"
+"""The key of the moment at which a record was written."""
 _FIRST_KEY = re.compile(re.escape(msgpack.packb(_KIND)))
 READING_SHOWN_EVERY_S = 1.0
 VERSION = 5
 """The format version of this file and of the sites' journals."""
 
 SKIPPED_ROUNDS = 100
-"""Default number of rounds that a resumed run skips: the process before it may have begun some without a record."""
+"""Default number of rounds that a resumed run skips: the previous process may have begun some without a record."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,7 @@ class VerbHistory:
 
 @dataclass(frozen=True)
 class JournaledVerb:
-    """A verb in the journal. `changed`: it ended by a change of the membership, and gave no value."""
+    """A verb in the journal. `changed`: it ended by a change of the membership, and has no value."""
 
     history: VerbHistory
     changed: bool
@@ -93,27 +95,29 @@ class Journal:
     Parameters
     ----------
     path : Path
-        Its file; earlier records are read, and new ones are added behind them.
+        Its file; earlier records are read, and new ones are appended.
     tell : callable, optional
-        Called with a sentence for the user, once a second while the records are read.
+        Receives a sentence for the user, once a second while the records are read.
 
     Attributes
     ----------
     header : mapping
         The values that `begin` recorded; empty before.
     earlier : list of dict
-        The records of verbs and draws behind it that were there.
+        The records of verbs and draws that the file had when it was opened.
     returned : dict
-        By the name of each site that was restarted and has taken part since: its data for admission by another process.
+        For each site that was restarted and has taken part since: the data by which another process admits it.
     skipped_to : int
         Rounds up to this one are not used again; 0 if none were skipped.
+    idle_s : float
+        Seconds between its last record and its opening; 0 if it was empty.
     history : VerbHistory
         Events of the current verb.
 
     Raises
     ------
     FederationError
-        Another process writes it, it cannot be opened, or it is damaged before its last record.
+        Another process writes the file, it cannot be opened, or it is damaged before its last record.
     """
 
     def __init__(self, path: Path, tell: Callable[[str], None] = lambda sentence: None) -> None:
@@ -135,6 +139,7 @@ class Journal:
             os.close(self._file)
             raise
         self.header: Mapping[str, Any] = records[0] if records else {}
+        self.idle_s = max(0.0, time.time() - records[-1].get(_AT, time.time())) if records else 0.0
         self.earlier: list[dict[str, Any]] = []
         self.returned: dict[str, Any] = {}
         self.skipped_to = 0
@@ -157,12 +162,12 @@ class Journal:
 
     @property
     def replays(self) -> bool:
-        """Return whether verbs are still answered from the journal."""
+        """True if verbs are still answered from the journal."""
         return self._replayed < len(self.earlier)
 
     @property
     def last_round(self) -> int:
-        """The number of the last round in it; 0 for none."""
+        """The number of the last round in the journal; 0 for none."""
         return max((each["record"]["round"] for each in self._attempts()), default=0)
 
     def last_round_of(self, site: str) -> int:
@@ -172,12 +177,12 @@ class Journal:
 
     @property
     def seconds(self) -> float:
-        """Return how long its rounds took."""
+        """Return the duration of the journal's rounds in seconds."""
         return float(sum(each["record"]["seconds"] for each in self._attempts()))
 
     @property
     def dropped(self) -> set[str]:
-        """Sites that no longer took part at the end."""
+        """Sites that did not take part in the last recorded round."""
         out: set[str] = set()
         for record in self.earlier:
             for event in record.get("events", ()):
@@ -187,7 +192,7 @@ class Journal:
 
     @property
     def awaited(self) -> tuple[str, ...]:
-        """Sites that were started again, and that no verb has admitted yet."""
+        """Sites that were started again and that no verb has admitted yet."""
         return tuple(self._returning)
 
     def goes_live(self) -> bool:
@@ -231,7 +236,7 @@ class Journal:
 
     def journaled_random(self, purpose: str, draw: Callable[[], Any]) -> Any:
         """Return the coordinator's earlier draw, or draw and record it at the end of the journal."""
-        record = self._next("drawn", purpose.encode, f"what was drawn for {purpose}")
+        record = self._next("drawn", purpose.encode, f"the random draw for {purpose}")
         if record is not None:
             return record["value"]
         value = draw()
@@ -246,19 +251,19 @@ class Journal:
     def expect_return(self, site: str, value: Any) -> None:
         """Store what another process needs to readmit a restarted site.
 
-        It is written with the verb in which the site joins. A process that no verb records is not readmitted, because
+        It is written with the verb in which the site joins. Without this record the process is not readmitted, because
         in a resumed run the algorithm would not learn that the site is new.
         """
         self._returning[site] = value
 
-    def _next(self, what: str, digest: Callable[[], bytes], said: str) -> dict[str, Any] | None:
+    def _next(self, what: str, digest: Callable[[], bytes], subject: str) -> dict[str, Any] | None:
         if not self.replays:
             return None
         record = self.earlier[self._replayed]
         if record[_KIND] != what or record["digest"] != digest():
             raise FederationError(
-                f"The run does not go as its journal {self._path} says: {said} has other parameters now. Resume it "
-                "with the same version of fedsvm and its libraries, on the same kind of processor, with the same data."
+                f"The run differs from its journal {self._path}: {subject} has other parameters now. Resume it with "
+                "the same version of fedsvm and its libraries, on the same kind of processor, with the same data."
             )
         self._replayed += 1
         return record
@@ -268,9 +273,9 @@ class Journal:
 
     def _append(self, record: dict[str, Any]) -> None:
         try:
-            content = msgpack.packb(_taken_apart(record), default=_pack)
+            content = msgpack.packb(_mark_tuples({**record, _AT: time.time()}), default=_pack)
         except TypeError as error:
-            raise FederationError(f"The run cannot have a journal: {error}; run it without.") from error
+            raise FederationError(f"The run cannot have a journal: {error}; run it without one.") from error
         framed = memoryview(_LENGTH.pack(len(content)) + hashlib.sha256(content).digest() + content)
         try:
             while framed:
@@ -290,8 +295,8 @@ class Journal:
             progress.show(place)
         if _has_record_behind(content, place, progress):
             raise FederationError(
-                f"The journal {self._path} is damaged behind its record {len(records)}, and others follow: what they "
-                "say was revealed must not be asked for again. Put it back from a copy, or start a new run."
+                f"The journal {self._path} is damaged after its record {len(records)}, and later records follow. The "
+                "values in them were revealed and must not be requested again. Restore a copy, or start a new run."
             )
         os.ftruncate(self._file, place)
         return records
@@ -323,7 +328,7 @@ def _end_of(content: memoryview, place: int) -> int | None:
 
 
 def _has_record_behind(content: memoryview, place: int, progress: _ReadingProgress) -> bool:
-    """Return whether a whole record begins anywhere behind `place`; every record but the first is a map of `_KIND`."""
+    """Return whether a whole record begins anywhere after `place`; every record but the first is a map of `_KIND`."""
     for key in _FIRST_KEY.finditer(content, place + _LENGTH.size + _CHECKSUM_BYTES + 1):
         progress.show(key.start())
         if _end_of(content, key.start() - 1 - _CHECKSUM_BYTES - _LENGTH.size) is not None:
@@ -332,19 +337,19 @@ def _has_record_behind(content: memoryview, place: int, progress: _ReadingProgre
 
 
 def digest_of(order: Order) -> bytes:
-    """Return a digest that distinguishes an order from every other that an algorithm may give."""
+    """Return a digest that distinguishes an order from every other order of an algorithm."""
     message = order.to_message(bytes(8), 0)
     arrays = [[name, array.dtype.str, list(array.shape), array.tobytes()] for name, array in message.arrays.items()]
     return hashlib.sha256(msgpack.packb([message.fields, arrays], default=_pack)).digest()
 
 
-def _taken_apart(value: Any) -> Any:
+def _mark_tuples(value: Any) -> Any:
     """Return the value with tuples marked, which msgpack would turn into lists."""
     if isinstance(value, tuple):
-        return msgpack.ExtType(_TUPLE, msgpack.packb([_taken_apart(each) for each in value], default=_pack))
+        return msgpack.ExtType(_TUPLE, msgpack.packb([_mark_tuples(each) for each in value], default=_pack))
     if isinstance(value, list):
-        return [_taken_apart(each) for each in value]
-    return {name: _taken_apart(each) for name, each in value.items()} if isinstance(value, dict) else value
+        return [_mark_tuples(each) for each in value]
+    return {name: _mark_tuples(each) for name, each in value.items()} if isinstance(value, dict) else value
 
 
 def _pack(value: Any) -> Any:
@@ -353,7 +358,7 @@ def _pack(value: Any) -> Any:
         return msgpack.ExtType(_ARRAY, packed)
     if isinstance(value, np.generic):
         return value.item()
-    raise TypeError(f"{type(value).__name__} has no form on the disk")
+    raise TypeError(f"a journal cannot store a value of type {type(value).__name__}")
 
 
 def _unpack(code: int, data: bytes) -> Any:

@@ -32,12 +32,12 @@ class RoundProgress:
 
 @dataclass(frozen=True)
 class StepDone:
-    """The order was carried out. `standing` is None where no protocol could run, as with a roster."""
+    """The order was carried out. `progress` is None if no protocol could run, as with a roster."""
 
     kind: ClassVar[str] = "done"
 
     ledger: LedgerRows
-    standing: RoundProgress | None = None
+    progress: RoundProgress | None = None
 
     def to_message(self, run: bytes, round_number: int) -> Message:
         """Encode with field ledger and, if a protocol could run, hop, waiting and sent_to_coordinator."""
@@ -46,8 +46,8 @@ class StepDone:
     @classmethod
     def from_message(cls, message: Message) -> StepDone:
         """Decode a message. Raises Malformed."""
-        fields, standing = _answer(message)
-        return cls(fields["ledger"], standing)
+        fields, progress = _answer(message)
+        return cls(fields["ledger"], progress)
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Aborted:
     kind: ClassVar[str] = "aborted"
 
     ledger: LedgerRows
-    standing: RoundProgress | None = None
+    progress: RoundProgress | None = None
 
     def to_message(self, run: bytes, round_number: int) -> Message:
         """Encode with the fields of StepDone."""
@@ -66,18 +66,18 @@ class Aborted:
     @classmethod
     def from_message(cls, message: Message) -> Aborted:
         """Decode a message. Raises Malformed."""
-        fields, standing = _answer(message)
-        return cls(fields["ledger"], standing)
+        fields, progress = _answer(message)
+        return cls(fields["ledger"], progress)
 
 
 @dataclass(frozen=True)
 class StepFailure:
-    """Something raised. `cut_off`: a peer could not be reached or was late, so that the cause may lie elsewhere."""
+    """The order failed. `cut_off`: a peer could not be reached or was late, so the cause may be at another party."""
 
     kind: ClassVar[str] = "failed"
 
     ledger: LedgerRows
-    standing: RoundProgress | None
+    progress: RoundProgress | None
     reason: str
     traceback: str
     cut_off: bool
@@ -90,14 +90,14 @@ class StepFailure:
     @classmethod
     def from_message(cls, message: Message) -> StepFailure:
         """Decode a message. Raises Malformed."""
-        fields, standing = _answer(message, reason=(str,), traceback=(str,), cut_off=(bool,))
-        return cls(fields["ledger"], standing, fields["reason"], fields["traceback"], fields["cut_off"])
+        fields, progress = _answer(message, reason=(str,), traceback=(str,), cut_off=(bool,))
+        return cls(fields["ledger"], progress, fields["reason"], fields["traceback"], fields["cut_off"])
 
 
 @dataclass(frozen=True)
 class FinalReport:
-    """The final report of a site: CPU seconds, memory of its own in bytes (None if the system does not measure it), and
-    the number of messages that it refused, by reason."""
+    """The final report of a site: CPU seconds, bytes of memory that it shares with no other process (None if the system
+    does not measure it), and the number of messages that it refused, by reason."""
 
     kind: ClassVar[str] = "final_report"
 
@@ -180,16 +180,16 @@ _WITH_STANDING = {**_WITHOUT, "hop": (int,), "waiting": (str,), "sent_to_coordin
 
 
 def _answer_fields(answer: Outcome) -> dict[str, Any]:
-    if (standing := answer.standing) is None:
+    if (progress := answer.progress) is None:
         return {"ledger": answer.ledger}
-    reached = {"hop": standing.hop, "waiting": standing.waiting, "sent_to_coordinator": standing.sent_to_coordinator}
+    reached = {"hop": progress.hop, "waiting": progress.waiting, "sent_to_coordinator": progress.sent_to_coordinator}
     return {**reached, "ledger": answer.ledger}
 
 
 def _answer(message: Message, **own: tuple[type, ...]) -> tuple[dict[str, Any], RoundProgress | None]:
-    """Return the fields of an answer, and its standing if it has one."""
+    """Return the fields of an answer, and its progress if it has one."""
     stands = "hop" in message.fields
     fields = read_fields(message, **own, **(_WITH_STANDING if stands else _WITHOUT))
     check_ledger(fields["ledger"])
-    standing = RoundProgress(fields["hop"], fields["waiting"], fields["sent_to_coordinator"]) if stands else None
-    return fields, standing
+    progress = RoundProgress(fields["hop"], fields["waiting"], fields["sent_to_coordinator"]) if stands else None
+    return fields, progress

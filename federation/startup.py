@@ -1,4 +1,4 @@
-"""The one way to start a federation: processes, sockets and keys, and the end of all of them.
+"""Starts the processes, sockets and keys of a simulated federation, and ends them.
 
 Use `start_federation` to choose transport, faults or dropouts, and `local_federation` in a program that already has
 its partitions.
@@ -41,28 +41,28 @@ from fedsvm.federation.transport.wire import RUN_ID_BYTES
 
 @dataclass(frozen=True)
 class SiteSetup:
-    """Everything that only one site is started with.
+    """The parts of a site's configuration that differ between sites.
 
     Parameters
     ----------
     write_partition : callable
-        Writes what the site holds to a new file, given its path.
+        Writes the site's data to a new file, given its path.
     settings : mapping, default {}
         Plain values for its program, with the `seed` of its experiments.
     faults : sequence of dict, default ()
         Faults that it inflicts on itself, see `site.faults`.
     transcript_path : str, default ""
-        Where it writes its transcript; empty for none.
+        The file of its transcript; empty for none.
     colludes : bool, default False
-        Whether the transcript holds everything, not the inputs alone.
+        Whether the transcript has all messages, not only the inputs.
     rules : SiteRules
-        What the site's own policy allows.
+        The site's own policy.
     journal_path : str, default ""
-        Where it writes its journal; empty for none.
+        The file of its journal; empty for none.
     receipt_path : str, default ""
-        Where it keeps its receipt; empty for none.
+        The file of its receipt; empty for none.
     version : str, default ""
-        Of the installation, for the receipt.
+        The version of the installation, for the receipt.
     """
 
     write_partition: Callable[[Path], None]
@@ -83,21 +83,21 @@ class Deployment:
     Parameters
     ----------
     sites : tuple of str
-        In ring order.
+        The sites, in ring order.
     terms : Terms
         The terms of the run.
     sum_protocol : SumProtocol
-        What `Federation.sum` runs.
+        The protocol of `Federation.sum`.
     setup : callable
         Returns the configuration of a site, given its name. Called whenever the site is started, at launch or again.
     round_timeout_s : float
-        How long the coordinator waits for a site.
+        Seconds that the coordinator waits for a site.
     policy : DropoutPolicy
-        What to do when sites drop.
+        The behavior when sites drop out.
     transport : {"tcp", "ipc"}, default "tcp"
-        Sockets of the launcher's address, or of files in the workspace.
+        TCP sockets at the launcher's address, or Unix sockets in the workspace.
     port : int, default 0
-        With tcp, where the coordinator listens; the sites take the next ones. 0: any.
+        With tcp, the port of the coordinator; the sites take the next ones. 0: any free ports.
     encrypted : bool, default True
         Whether sockets use CURVE.
     via_coordinator : bool, default False
@@ -138,7 +138,7 @@ class Deployment:
         """Return the parameters that the process of a site is started with. Its partition is in a file that only it
         reads."""
         setup, path = self.setup(site), workspace / f"{site}.partition"
-        path.unlink(missing_ok=True)  # of a process that was killed before it read it
+        path.unlink(missing_ok=True)  # a process that was killed before reading it leaves it behind
         setup.write_partition(path)
         return Assignment(
             name=site,
@@ -177,7 +177,7 @@ def start_federation(
 ) -> Iterator[Federation]:
     """Start sites and yield a federation of them; `federation.assemble()` introduces them to each other.
 
-    When the context ends, the sites receive a stop; the launcher, when it is closed, ends those that do not.
+    When the context ends, the sites receive a stop. When the launcher is closed, it ends those that did not receive it.
 
     Parameters
     ----------
@@ -190,12 +190,12 @@ def start_federation(
     views : callable, optional
         See `SiteLinks`.
     journal : Journal, optional
-        Of this run; what it has, an earlier process did.
+        The journal of this run; its verbs are replayed.
 
     Raises
     ------
     FederationError
-        A process or a socket could not be had.
+        A process could not be started, or a socket could not be opened.
     """
     observer = observer or RunObserver()
     workspace, host = launcher.prepare(), launcher.host
@@ -204,7 +204,7 @@ def start_federation(
     address = deployment.address(COORDINATOR, workspace, host)
     limits.require_tasks(limits.TASKS_PER_ENDPOINT, COORDINATOR)
     with (
-        threadpool_limits(1, "blas"),  # idle threads of it keep the cores busy that the sites compute on
+        threadpool_limits(1, "blas"),  # its idle threads would keep the sites' cores busy
         descriptors_explained(COORDINATOR),
         Endpoint(COORDINATOR, address, keys, peers=len(deployment.sites)) as endpoint,
     ):
@@ -251,19 +251,19 @@ def local_federation(
     Parameters
     ----------
     module : str
-        What site processes run, as `python -m`; it calls `forkserver.main` with its installation.
+        The module that site processes run by `python -m`; it calls `forkserver.main` with its installation.
     program : str
-        Of that installation, what the sites do.
+        The program of that installation that the sites run.
     partitions : mapping of str to Partition
-        What each site holds, by its name, in ring order.
+        The data of each site, by its name, in ring order.
     sum_protocol : SumProtocol
-        What `Federation.sum` runs.
+        The protocol of `Federation.sum`.
     settings : mapping
         Plain values for every site, with the `seed` of its experiments.
     terms : Terms, optional
         The terms of the run; optional for a program without settings.
     round_timeout_s : float, default 30.0
-        How long the coordinator waits for a site. One that drops ends the federation.
+        Seconds that the coordinator waits for a site. The federation ends when a site drops.
     observer : RunObserver, optional
         Sees the run.
 
@@ -274,8 +274,8 @@ def local_federation(
     """
     if len(partitions) < sum_protocol.min_sites:
         raise FederationError(
-            f"A {sum_protocol.name} sum needs {sum_protocol.min_sites} sites or more and there are "
-            f"{len(partitions)}; with fewer it hides nothing. Add sites, or choose another sum."
+            f"A {sum_protocol.name} sum needs {sum_protocol.min_sites} sites or more, and there are "
+            f"{len(partitions)}: with fewer it hides nothing. Add sites, or choose another sum."
         )
 
     def setup(site: str) -> SiteSetup:

@@ -1,6 +1,6 @@
 """Text of other parties, such as names in files and messages of sites, made safe to print.
 
-A terminal obeys control characters, a line end splits a record, and half a surrogate pair cannot be written.
+A terminal executes control characters, a line end splits a record, and half a surrogate pair cannot be encoded.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Counting: messages, payload bytes and wire bytes of every link in every round, as sent and as received.
+"""Counts of messages, payload bytes and wire bytes of every link in every round, as sent and as received.
 
-Each process keeps a `Ledger` of what it sent and received itself. The coordinator combines them in the `Accounts` of
-the run, where every link of every round is reported by two parties: its sender and its receiver.
+Each process keeps a `Ledger` of its own messages. The coordinator combines them in the `Accounts` of the run. There,
+two parties report every link of every round: its sender and its receiver.
 """
 
 from __future__ import annotations
@@ -81,17 +81,17 @@ class RoundRecord:
     verb : {"run", "gather", "sum", "sum-at"}
     step : str
     protocol : str
-        What its messages are counted under.
+        The name under which its messages are counted.
     phase_round : int
         Number within the phase, from 1.
     sites : int
-        How many took part.
+        The number of sites that took part.
     hops : int
         The length of the longest chain of messages in which each waits for the one before.
     seconds : float
     aborted : bool
     missing : dict of str to int
-        The sites that it went on without, each with the number of its messages that the coordinator had taken in.
+        The sites that the round continued without, each with the number of its messages that the coordinator received.
     """
 
     round: int
@@ -108,7 +108,7 @@ class RoundRecord:
 
     @property
     def place(self) -> str:
-        """The phase and the number within it, as faults are written: "train round 5"."""
+        """The phase and the number within it, in the form of faults in scenarios: "train round 5"."""
         return f"{self.phase} round {self.phase_round}"
 
 
@@ -127,7 +127,7 @@ class WitnessedLink:
 
     @property
     def agreed(self) -> Traffic:
-        """The receiver's count; the sender's where the receiver could not report (it was killed, or keeps none)."""
+        """The receiver's count, or the sender's if the receiver did not report."""
         witness = self.received if self.received is not None else self.sent
         return witness if witness is not None else Traffic()
 
@@ -141,7 +141,7 @@ class Accounts:
     ----------
     rounds : dict of int to RoundRecord
     on_entered : callable
-        Told of all that parties report, as they do.
+        Receives each report: the party, and its rows.
     """
 
     def __init__(self) -> None:
@@ -154,13 +154,13 @@ class Accounts:
     @property
     def entries(self) -> Mapping[DirectedLink, WitnessedLink]:
         """Every link in every round, in the order in which they were first reported."""
-        self._put_together()
+        self._combine_reports()
         return self._entries
 
     @property
     def payload_bytes(self) -> int:
-        """The bytes that protocols carried so far."""
-        self._put_together()
+        """Bytes of the arrays in all protocol messages so far."""
+        self._combine_reports()
         return self._payload_bytes
 
     def enter(self, witness: str, rows: list[list[Any]]) -> None:
@@ -169,7 +169,7 @@ class Accounts:
             self.on_entered(witness, rows)
         self._reported.append((witness, rows))
 
-    def _put_together(self) -> None:
+    def _combine_reports(self) -> None:
         reported, self._reported = self._reported, []
         for witness, rows in reported:
             for row in rows:

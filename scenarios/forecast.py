@@ -7,10 +7,10 @@ the first. Seconds
 are those of one round as the small runs had them: so many for a round, a site, a hop, a message, a byte and a
 connection that is made, none below 0, fitted to all rounds with equal relative errors. Such a fit is below the mean
 where seconds vary, so it is scaled to the seconds of the largest small run. The launch has so many for a run and a
-site. What is said to pairs of sites grows with their square, but so little of it is there that small runs cannot tell
-what it takes. Libraries and data take as long as before the small run that took longest, which is the first of a
-process; results and report have so many seconds for a run and a site. They are seconds of this machine, on which all
-sites share its cores.
+site, and so have results and report. What is said to pairs of sites grows with their square, but so little of it is
+there that small runs cannot tell what it takes. The first run of a process takes longer: it loads libraries, waits for
+the process that sites are forked from, and prepares the report. So does the predicted run, but the seconds of a site
+are those of the other runs. All are seconds of this machine, on which all sites share its cores.
 """
 
 from __future__ import annotations
@@ -64,7 +64,8 @@ class Total(NamedTuple):
     """The cost of a run: rounds, hops, messages, bytes and seconds.
 
     launch_s: until the sites were up and introduced. own_s: of the coordinator between rounds. prepare_s: of libraries
-    and data, before the launch. end_s: of results and report. site_bytes: own memory of a site.
+    and data, before the launch; if predicted, also of the wait for the process that sites are forked from. end_s: of
+    results and report. site_bytes: own memory of a site.
     """
 
     sites: int
@@ -215,8 +216,8 @@ def secure_sum_of(scenario: str, changes: Sequence[str] = (), unset: Sequence[st
 def predict(runs: Sequence[MeasuredRun], secure_sum: SecureSum, sites: int) -> Total:
     """Return the cost of a run with this number of sites, from runs with fewer, of at least three different sizes.
 
-    As many rounds as in the largest of these: how many iterations training takes depends on the rows, and little on
-    how many sites hold them.
+    The first of them must be the first of its process. As many rounds as in the largest of these: how many iterations
+    training takes depends on the rows, and little on how many sites hold them.
     """
     last = max(runs, key=lambda run: run.sites)
     seconds = _fit_costs([(_terms(run.sites, each), each.seconds) for run in runs for each in run.rounds])
@@ -225,9 +226,9 @@ def predict(runs: Sequence[MeasuredRun], secure_sum: SecureSum, sites: int) -> T
     rounds = [_carried_on(each, runs, last, secure_sum, sites) for each in last.rounds]
     timed = [replace(each, seconds=float(_terms(sites, each) @ seconds)) for each in rounds]
     launch_bytes = _extrapolate(runs, lambda run: run.launch_bytes, sites)
-    launch_s = _by_sites(runs, lambda run: run.launch_s, sites)
-    prepare_s = max(run.prepare_s for run in runs)
-    end_s = _by_sites(runs, lambda run: run.end_s, sites)
+    launch_s, wait_s = _by_sites(runs, lambda run: run.launch_s, sites)
+    prepare_s = max(run.prepare_s for run in runs) + wait_s
+    end_s = sum(_by_sites(runs, lambda run: run.end_s, sites))
     return _total(sites, timed, launch_bytes, launch_s, last.own_s, prepare_s, end_s, last.site_bytes)
 
 
@@ -310,10 +311,10 @@ def _fit_costs(told: Sequence[tuple[FloatArray, float]]) -> FloatArray:
     return np.asarray(nnls(terms / seconds[:, None], np.ones(len(seconds)))[0])
 
 
-def _by_sites(runs: Sequence[MeasuredRun], seconds: Callable[[MeasuredRun], float], sites: int) -> float:
-    """Return the seconds of a number of sites, by those for a run and for a site of measured runs."""
-    costs = _fit_costs([(np.array([1.0, run.sites]), seconds(run)) for run in runs])
-    return float(np.array([1.0, sites]) @ costs)
+def _by_sites(runs: Sequence[MeasuredRun], seconds: Callable[[MeasuredRun], float], sites: int) -> tuple[float, float]:
+    """Return the seconds of a run with a number of sites, and those that the first run of a process takes longer."""
+    costs = _fit_costs([(np.array([1.0, run.sites, run is runs[0]]), seconds(run)) for run in runs])
+    return float(np.array([1.0, sites]) @ costs[:2]), float(costs[2])
 
 
 def _terms(sites: int, known: RoundCost) -> FloatArray:

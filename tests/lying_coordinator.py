@@ -29,9 +29,9 @@ def telling(lie: Lie) -> Iterator[None]:
     """A context in which coordinators of this process tell each site what `lie` makes of an order."""
 
     class LyingRound(Round):
-        def say(self, message: ControlMessage, deadline: Deadline, to: tuple[str, ...] | None = None) -> None:
+        def send(self, message: ControlMessage, deadline: Deadline, to: tuple[str, ...] | None = None) -> None:
             for site in self.sites if to is None else to:
-                super().say(lie(site, message) if isinstance(message, Order) else message, deadline, (site,))
+                super().send(lie(site, message) if isinstance(message, Order) else message, deadline, (site,))
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rounds, "Round", LyingRound)

@@ -1,4 +1,4 @@
-"""Secrets that two sites share and nobody else knows, and the keystreams that such secrets open.
+"""Secrets that two sites share and nobody else knows, and the keystreams derived from them.
 
 Every site has an X25519 key pair for one run; the public halves are in the roster. The agreed secret is never used
 itself: HKDF derives from it a separate secret for every purpose (RFC 7748, RFC 5869). `round_keys` derives the keys of
@@ -21,7 +21,7 @@ from fedsvm.federation.arrays import Residues
 
 SECRET_BYTES = 32
 TAG_BYTES = 16
-"""The number of bytes by which sealing makes content longer."""
+"""The number of bytes that sealing adds to content."""
 
 
 class KeyAgreement:
@@ -32,7 +32,7 @@ class KeyAgreement:
     run : bytes
         The run's 8 random bytes.
     private : bytes, optional
-        32 bytes, for a party whose process ends before the run; fresh ones by default.
+        32 bytes, for a party whose process ends before the run; by default fresh random bytes.
 
     Attributes
     ----------
@@ -55,7 +55,7 @@ class KeyAgreement:
         if (extracted := self._extracted.get(peer_public)) is None:
             agreed = self._private.exchange(X25519PublicKey.from_public_bytes(peer_public))
             self._extracted[peer_public] = extracted = hmac.digest(self._run, agreed, "sha256")
-        # HKDF (RFC 5869): its first half is done once a run, and of the second one block of 256 bits is enough
+        # HKDF (RFC 5869): its extract step is cached for the run, and one block of its expand step has 256 bits
         return hmac.digest(extracted, purpose.encode() + b"\x01", "sha256")
 
     def pair_key(self, me: str, peer: str, peer_public: bytes, purpose: str) -> bytes:
@@ -72,13 +72,13 @@ class KeyAgreement:
 def round_keys(pair_key: bytes, round_number: int, link: bytes = b"") -> bytes:
     """Return the keys that two sites share in one round, for one purpose: a secret and a sealing key of 32 bytes.
 
-    link: the round's in the chain of orders. Sites with different links share nothing.
+    link: the round's link in the chain of orders. Sites with different links get different keys.
 
-    Keyed BLAKE2b (RFC 7693) is a pseudorandom function: without the key, the secrets of some rounds, which the
-    coordinator learns when sites drop, reveal nothing about other rounds, nor one half of a round about the other. So
-    it protects as well as HKDF for every round, whose key would also be in a site's memory during the run. It takes a
-    third of the time, and needs only 32 bytes for each pair: with many processes on one machine, scattered memory
-    limits the speed.
+    Keyed BLAKE2b (RFC 7693) is a pseudorandom function. The coordinator learns the secrets of some rounds when sites
+    drop; without the key, these reveal nothing about other rounds, nor does one half of a round reveal the other. HKDF
+    in every round would protect no better, since its key would also be in a site's memory during the run. BLAKE2b takes
+    a third of the time, and only 32 bytes for each pair. With many processes on one machine, scattered memory limits
+    the speed.
     """
     return hashlib.blake2b(
         round_number.to_bytes(8, "little") + link, key=pair_key, digest_size=2 * SECRET_BYTES
@@ -88,13 +88,13 @@ def round_keys(pair_key: bytes, round_number: int, link: bytes = b"") -> bytes:
 def seal(keys: bytes, content: bytes, *, by_lower: bool) -> bytes:
     """Seal content with AES-256-GCM and `round_keys`, so that only the other of two sites can open it.
 
-    A key serves one round and a nonce one direction, so that each of the two may seal one content in it.
+    A key is used in one round, and a nonce in one direction. So each of the two sites may seal one content in a round.
     """
     return AESGCM(keys[SECRET_BYTES:]).encrypt(_nonce(0, by_lower), content, None)
 
 
 def unseal(keys: bytes, sealed: bytes, *, by_lower: bool) -> bytes:
-    """Open what one of two sites sealed; `by_lower`: the one whose name comes first. Raises InvalidTag otherwise."""
+    """Open content that one of two sites sealed; `by_lower`: the one whose name sorts first. Raises InvalidTag."""
     return AESGCM(keys[SECRET_BYTES:]).decrypt(_nonce(0, by_lower), sealed, None)
 
 
@@ -106,15 +106,15 @@ def _nonce(number: int, use: int) -> bytes:
 
 @functools.lru_cache(maxsize=4)
 def _zeros(size: int) -> bytes:
-    """Return zero bytes, cached: allocating and clearing the pages of long ones takes longer than the cipher."""
+    """Return zero bytes, cached: allocating and clearing memory for long ones takes longer than the cipher."""
     return bytes(size)
 
 
 def keystream(secret: bytes, shape: Sequence[int], part: int = 0) -> Residues:
     """Return a uint64 array of `shape` from AES in counter mode, keyed with all of a 256-bit secret.
 
-    It uses GCM (NIST SP 800-38D) without its tag: one call takes half as long as making a cipher and then using it,
-    which is most of the time for short streams. The nonce is the number of the part, so that a secret has many
+    It uses GCM (NIST SP 800-38D) without its tag: one call takes half as long as creating a cipher object and then
+    using it, which matters for short streams. The nonce is the number of the part, so that a secret has many
     independent streams of up to 64 GB.
     """
     words = math.prod(shape)

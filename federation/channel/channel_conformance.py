@@ -24,7 +24,7 @@ _LONG_S = 30.0
 Party = Callable[[Channel], Any]
 Network = Callable[[Mapping[str, Party], float], dict[str, Any]]
 """Runs the coordinator and the three SITES as one round over a network of its own, with this many seconds for the
-round. Returns the result of each party. A party that raises Died ends at once and returns nothing."""
+round. Returns the result of each party. A party that raises SimulatedDeath ends at once and returns nothing."""
 
 
 _TIMEOUT_S = 1.5
@@ -51,13 +51,13 @@ def check_channel(run: Network) -> Iterator[str]:
     _check_arrays(run)
     yield "arrays arrive whole and in order, between sites and with the coordinator"
     _check_wrong_arrays(run)
-    yield "an array of another shape or type is a ProtocolError that names both ends, what came and what should have"
+    yield "an array of another shape or type is a ProtocolError that names both ends and both arrays"
     _check_late_peer(run)
-    yield "a late peer is PeerLate to who receives, and left out by who collects"
+    yield "a late peer raises PeerLate in receive, and is omitted by collect"
     _check_dead_peer(run)
-    yield "a dead peer is PeerDropped to who receives, and left out by who collects"
+    yield "a dead peer raises PeerDropped in receive, and is omitted by collect"
     _check_randomness(run)
-    yield "what is drawn is uniform and fresh, and what two sites share they share alone"
+    yield "random draws are uniform and fresh, and no other site knows the secrets of two sites"
 
 
 def _check_arrays(run: Network) -> None:
@@ -80,7 +80,7 @@ def _check_arrays(run: Network) -> None:
         received = receive_all(channel, "site-1")
         send_all(channel, ("site-1",))
         collected = channel.collect({"site-3": (2,), "site-2": (1,)}, np.float64)
-        _require(list(collected) == ["site-3", "site-2"], "collect does not keep the order that it was asked in")
+        _require(list(collected) == ["site-3", "site-2"], "collect does not keep the order of its argument")
         _require(channel.sites == SITES, "the coordinator sees other sites than the sites do")
         return received
 
@@ -91,7 +91,7 @@ def _check_arrays(run: Network) -> None:
 
     def third(channel: Channel) -> list[Any]:
         channel.send(COORDINATOR, np.ones(2))
-        _require((channel.me, channel.sites) == ("site-3", SITES), "a channel does not know who it is, or with whom")
+        _require((channel.me, channel.sites) == ("site-3", SITES), "a channel has a wrong party or wrong sites")
         return arrays
 
     received = run({COORDINATOR: coordinator, "site-1": first, "site-2": second, "site-3": third}, _LONG_S)
@@ -125,7 +125,7 @@ def _check_wrong_arrays(run: Network) -> None:
 
 
 def _check_late_peer(run: Network) -> None:
-    """Check that the others give up a site that sends nothing in time."""
+    """Check that the others continue without a site that sends nothing in time."""
     given_up = [threading.Event(), threading.Event()]
 
     def late(channel: Channel) -> None:
@@ -146,12 +146,12 @@ def _check_late_peer(run: Network) -> None:
         channel.send(COORDINATOR, np.zeros(1, dtype=np.uint64))
 
     results = run({COORDINATOR: collect, "site-1": receive, "site-2": in_time, "site-3": late}, _TIMEOUT_S)
-    _require(isinstance(results["site-1"], PeerLate), f"a late peer is {results['site-1']!r}")
-    _require(results[COORDINATOR] == ["site-2"], f"of one in time and one late, these are collected: {results}")
+    _require(isinstance(results["site-1"], PeerLate), f"receive from a late peer gives {results['site-1']!r}")
+    _require(results[COORDINATOR] == ["site-2"], f"collect with one late site of two gives {results}")
 
 
 def _check_dead_peer(run: Network) -> None:
-    """Check that a site's death is reported to those that sent to it and wait for more."""
+    """Check that a site's death is reported to parties that sent to it and wait for its messages."""
     word, heard = np.zeros(1, dtype=np.uint64), [threading.Event(), threading.Event()]
 
     def die(channel: Channel) -> None:
@@ -162,7 +162,7 @@ def _check_dead_peer(run: Network) -> None:
             event.wait(_LONG_S)
         raise SimulatedDeath
 
-    def bereft(channel: Channel) -> Exception | None:
+    def survivor(channel: Channel) -> Exception | None:
         channel.send("site-3", word)
         channel.receive("site-3", (1,))
         heard[0].set()
@@ -177,13 +177,15 @@ def _check_dead_peer(run: Network) -> None:
     def alive(channel: Channel) -> None:
         channel.send(COORDINATOR, word)
 
-    parties = {COORDINATOR: coordinator, "site-1": bereft, "site-2": alive, "site-3": die}
+    parties = {COORDINATOR: coordinator, "site-1": survivor, "site-2": alive, "site-3": die}
     results = run(parties, 2 * _TIMEOUT_S)
     error, collected = results[COORDINATOR]
     _require("site-3" not in results, "a party that died returns something")
-    _require(isinstance(results["site-1"], PeerDropped), f"a dead peer is {results['site-1']!r} to a site")
-    _require(isinstance(error, PeerDropped), f"a dead peer is {error!r} to the coordinator")
-    _require(collected == ["site-2"], f"of one alive and one dead, these are collected: {collected}")
+    _require(
+        isinstance(results["site-1"], PeerDropped), f"a site's receive from a dead peer gives {results['site-1']!r}"
+    )
+    _require(isinstance(error, PeerDropped), f"the coordinator's receive from a dead peer gives {error!r}")
+    _require(collected == ["site-2"], f"collect with one dead site of two gives {collected}")
 
 
 def _check_randomness(run: Network) -> None:
@@ -210,24 +212,27 @@ def _check_randomness(run: Network) -> None:
     _require(all(array.shape == (2, 500) and array.dtype == np.uint64 for array in drawn), "residues of another shape")
     _require(len({array.tobytes() for array in drawn}) == len(drawn), "two draws are the same")
     ones = np.unpackbits(np.concatenate(drawn).view(np.uint8)).mean()
-    _require(abs(ones - 0.5) < 0.01, f"of the bits that are drawn {ones:.3f} are ones")
+    _require(abs(ones - 0.5) < 0.01, f"the share of ones in the drawn bits is {ones:.3f}")
     shared = {site: results[site]["secrets"] for site in SITES}
     _require(all(shared[a][b] == shared[b][a] for a in SITES for b in shared[a]), "two sites share no secret")
     everything = {secret for site in SITES for secret in shared[site].values()}
-    _require(len(everything) == 3, "a secret of two sites is another's too")
+    _require(len(everything) == 3, "two pairs of sites have the same secret")
     _require(everything.isdisjoint(results["site-1"]["others"]), "a secret is the same for two purposes")
     expanded = [array for site in SITES for array in results[site]["expanded"]]
-    _require(len({array.tobytes() for array in expanded}) == 1, "what a secret expands to depends on who expands it")
+    _require(len({array.tobytes() for array in expanded}) == 1, "two parties expand one secret to different keystreams")
     parts = {results[site]["part"].tobytes() for site in SITES}
     _require(len(parts) == 1 and parts != {expanded[0].tobytes()}, "two parts have one keystream")
     for site in SITES:
         for peer, content in results[site]["opened"].items():
             _require(content == f"{peer} to {site}".encode(), f"{site} does not open what {peer} sealed for it")
-        _require(isinstance(results[site]["swapped"], ProtocolError), f"{site} takes what one sealed for another's")
+        _require(
+            isinstance(results[site]["swapped"], ProtocolError),
+            f"{site} accepts content that was sealed for another site",
+        )
 
 
 def _nothing(channel: Channel) -> None:
-    """Do nothing, as a party without a part in the protocol."""
+    """Do nothing: this party has no part in the protocol."""
 
 
 def _error(action: Callable[[], object]) -> Exception | None:

@@ -1,13 +1,13 @@
-"""Messages between sites through the coordinator: they are sealed, and the coordinator forwards them unread.
+"""Messages between sites through the coordinator, which forwards them sealed and cannot read them.
 
 Every two sites share a secret by X25519 (`agreement`). HKDF derives from it a key for each direction, with which
-ChaCha20-Poly1305 (RFC 8439) seals messages. A nonce counts the messages of its direction, so that none is used twice.
+ChaCha20-Poly1305 (RFC 8439) seals messages. The nonce counts the messages of a direction, so it is never used twice.
 Sender, receiver and round are authenticated too. The coordinator sees the length, sender, receiver and time of a
 message.
 
 An envelope is a message of its own kind with the fields `sender` and `receiver`, and one array of bytes:
 
-    nonce (12) | sealed frame of the message within | tag (16)
+    nonce (12) | sealed frame of the message | tag (16)
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Sealer:
     agreement : KeyAgreement
         Its key pair of this run.
     public_key_of : callable
-        Another site's public half, by its name; None where there is none.
+        Returns the public key of another site, given its name; None if it has none.
     """
 
     def __init__(self, me: str, agreement: KeyAgreement, public_key_of: Callable[[str], bytes | None]) -> None:
@@ -71,7 +71,7 @@ class Sealer:
             raise Malformed(f"an envelope that {sender} did not seal") from None
         message = wire.decode(frame)
         if (message.run, message.round) != (envelope.run, envelope.round):
-            raise Malformed("an envelope with a message of another round in it")
+            raise Malformed("an envelope that contains a message of another round")
         return sender, message
 
     def _secret(self, peer: str, sender: str, receiver: str) -> bytes:
@@ -81,7 +81,9 @@ class Sealer:
         try:
             return self._agreement.secret(public, f"fedsvm envelope from {sender} to {receiver}")
         except ValueError as error:
-            raise Malformed(f"an envelope between {sender} and {receiver}, whose secret all would know") from error
+            raise Malformed(
+                f"an envelope between {sender} and {receiver} whose key makes their secret public"
+            ) from error
 
 
 def ends_of(envelope: Message) -> tuple[str, str]:
@@ -96,5 +98,5 @@ def ends_of(envelope: Message) -> tuple[str, str]:
 
 
 def _bound_data(sender: str, receiver: str, round_number: int) -> bytes:
-    """Return the data that is authenticated in addition to the content."""
+    """Return the additional data that is authenticated with the content."""
     return f"{sender} {receiver} {round_number}".encode()

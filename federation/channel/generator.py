@@ -1,7 +1,7 @@
-"""Random numbers of a party that a repeated step must draw again: they follow from a key of its round.
+"""Random numbers that a repeated step draws again: a key of the round determines them.
 
-A step with its own draws, such as noise or a cipher's number, takes its key from `Channel.random`, which a site records
-if the run has a journal. A process that repeats the step then draws the same numbers.
+A step with its own draws, such as noise or a cipher's exponent, takes its key from `Channel.random`, which a site
+records if the run has a journal. A process that repeats the step then draws the same numbers.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _KEY_SHAPE = (SECRET_BYTES // 8,)
 
 
 class KeyedRandom(random.Random):
-    """Numbers that are uniform to everyone who does not know the key: the keystream of ChaCha20 (RFC 8439).
+    """A generator whose numbers are uniform to everyone without its key: the keystream of ChaCha20 (RFC 8439).
 
-    It has all methods of `random.Random`, over these bits, but cannot be seeded and does not reveal its state.
+    It has all methods of `random.Random`, but cannot be seeded and does not reveal its state.
 
     Parameters
     ----------
     key : bytes
-        32 bytes, of this one generator.
+        32 bytes, used for no other generator.
     """
 
     def __init__(self, key: bytes) -> None:
@@ -39,7 +39,7 @@ class KeyedRandom(random.Random):
         super().__init__()
 
     def getrandbits(self, k: int, /) -> int:
-        """Return a whole number of k uniform bits."""
+        """Return an integer of k uniform bits."""
         size = (k + 7) // 8
         if self._place + size > len(self._block):
             self._block, self._place = self._stream.update(bytes(max(_BLOCK_BYTES, size))), 0
@@ -48,7 +48,7 @@ class KeyedRandom(random.Random):
         return int.from_bytes(taken, "little") >> (8 * size - k)
 
     def random(self) -> float:
-        """Return a number in [0, 1) of 53 bits."""
+        """Return a uniform number in [0, 1) with 53 bits."""
         return self.getrandbits(53) * 2.0**-53
 
     def seed(self, *args: Any, **kwargs: Any) -> None:
@@ -56,18 +56,18 @@ class KeyedRandom(random.Random):
 
     def getstate(self) -> Any:
         """Raise NotImplementedError, since the state is secret."""
-        raise NotImplementedError("a generator of secret numbers does not tell its state")
+        raise NotImplementedError("a generator of secret numbers does not reveal its state")
 
     def setstate(self, state: Any) -> None:
         """Raise NotImplementedError, since the state follows from the key."""
-        raise NotImplementedError("a generator of secret numbers begins with its key")
+        raise NotImplementedError("the state of a generator of secret numbers follows from its key")
 
 
 def drawn_key(channel: Channel) -> bytes:
-    """Draw 32 random bytes of this party; a step that is repeated draws the same."""
+    """Draw 32 random bytes of this party; a repeated step draws the same bytes."""
     return channel.random(_KEY_SHAPE).tobytes()
 
 
 def drawn_generator(channel: Channel) -> KeyedRandom:
-    """Return a generator with a key of its own."""
+    """Return a generator with a newly drawn key."""
     return KeyedRandom(drawn_key(channel))

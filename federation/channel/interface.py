@@ -4,12 +4,12 @@
 same protocol function therefore runs in a site process and in a test without processes.
 `fedsvm.federation.channel.channel_conformance` checks that they agree.
 
-What can go wrong is the same on both:
+Both raise the same errors:
 
     a peer dropped            PeerDropped     the round runs again without it
     a peer is late            PeerLate        the round runs again
     a wrong shape or type     ProtocolError   a protocol's code is wrong; the run ends
-    the round ended           RoundAborted    another party could not continue; nothing to do here
+    the round ended           RoundAborted    another party could not continue; this party leaves the round
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from fedsvm.federation.errors import ProtocolError
 _MAX_SYSTEM_WORDS = 1 << 13
 
 Draw = Callable[[Sequence[int]], Residues]
-"""Gives residues that are uniform over the whole modulus, by shape."""
+"""Returns residues that are uniform over the whole modulus, given their shape."""
 
 
 class Channel(Protocol):
@@ -46,7 +46,7 @@ class Channel(Protocol):
     run_sites : int
         The number of sites that the run began with, the same at every party.
     min_sites : int
-        With fewer sites this party has no part in a sum.
+        The minimum number of sites of a sum in which this party takes part.
     """
 
     me: str
@@ -57,9 +57,9 @@ class Channel(Protocol):
     def send(self, peer: str, array: NDArray[Any]) -> None:
         """Send `array` to `peer`, without waiting until it is received.
 
-        A site connects to a peer before it first sends to it. It raises PeerDropped if it cannot reach the peer in the
-        time of the round, and RoundAborted if the round ended meanwhile. The coordinator sends over connections that
-        sites made, and never raises: it notices a missing site when an answer is due.
+        A site connects to a peer before it first sends to it. It raises PeerDropped if it cannot reach the peer before
+        the round's deadline, and RoundAborted if the round ended meanwhile. The coordinator sends over connections that
+        sites opened, and never raises: it detects a missing site when an answer is due.
         """
 
     def receive(self, peer: str, shape: Sequence[int], dtype: Any = np.uint64) -> NDArray[Any]:
@@ -68,21 +68,22 @@ class Channel(Protocol):
         Parameters
         ----------
         peer : str
+            The sender.
         shape : sequence of int
-            What it must have.
+            The required shape.
         dtype : numpy dtype, default uint64
-            What it must be of.
+            The required type.
 
         Raises
         ------
         ProtocolError
-            It has another shape or type.
+            The array has another shape or type.
         PeerDropped
-            It may never come: the peer dropped, or the connection to it broke. A site cannot notice this for a peer
-            that it has not sent to. The coordinator notices it for all, and gives up when any site of the round
+            The array may never arrive: the peer dropped, or the connection to it broke. A site cannot detect this for a
+            peer to which it has not sent. The coordinator detects it for all, and raises when any site of the round
             dropped.
         PeerLate
-            It did not come in the time of the round.
+            The array did not arrive before the round's deadline.
         RoundAborted
             The round ended elsewhere.
         """
@@ -90,7 +91,7 @@ class Channel(Protocol):
     def collect(self, shapes: Mapping[str, Sequence[int]], dtype: Any = np.uint64) -> dict[str, NDArray[Any]]:
         """Return the next array from each of these peers, of these shapes. Omit peers that dropped or are late.
 
-        Each call has the whole time of a round for itself. Raises ProtocolError and RoundAborted as `receive` does.
+        Each call may take the whole time of a round. Raises ProtocolError and RoundAborted as `receive` does.
         """
 
     def random(self, shape: Sequence[int]) -> Residues:
@@ -100,13 +101,16 @@ class Channel(Protocol):
         """Record that the next message may let its receiver open a sum with this party's contribution."""
 
     def joint_seed(self) -> bytes:
-        """Return a digest of the keys by which all sites of the run agree on secrets: each site draws its own."""
+        """Return a digest of all sites' public keys for secrets; every site of the run contributed a random key."""
 
     def shared_secrets(self, peers: Sequence[str], purpose: str) -> list[bytes]:
         """Return for each peer 256 bits that only it and this site can derive, fresh for this round and purpose."""
 
     def seal(self, contents: Mapping[str, bytes], purpose: str) -> list[bytes]:
-        """Seal for each peer a content that only it can open, 16 bytes longer; once per round, peer and purpose."""
+        """Seal a content for each peer, so that only it can open it; at most once per round, peer and purpose.
+
+        A sealed content is 16 bytes longer.
+        """
 
     def unseal(self, sealed: Mapping[str, bytes], purpose: str) -> list[bytes]:
         """Open what each of these peers sealed for this site in this round. Raises ProtocolError for anything else."""
@@ -118,10 +122,11 @@ class Channel(Protocol):
         Parameters
         ----------
         secrets : sequence of bytes
+            The secrets, of 32 bytes each.
         shape : sequence of int
-            Of each keystream.
+            The shape of each keystream.
         part : int, default 0
-            The part of a long vector; each part has a keystream of its own.
+            The part of a long vector; each part has a separate keystream.
 
         Returns
         -------
@@ -130,7 +135,7 @@ class Channel(Protocol):
 
 
 class Observer(Protocol):
-    """An observer of one party's channel: a transcript, or a fault that is due at a message."""
+    """An observer of one party's channel, such as a transcript, or a fault that starts at a message."""
 
     def sending(self, peer: str, array: NDArray[Any]) -> None:
         """Observe an array before it is sent."""
@@ -143,9 +148,9 @@ class Observer(Protocol):
 
 
 def uniform_residues(shape: Sequence[int]) -> Residues:
-    """Return a uint64 array of `shape` from the operating system's generator; for long ones, from a cipher keyed by it.
+    """Return a uint64 array of `shape` from the operating system's generator.
 
-    The system's generator takes ten times as long as the cipher.
+    Long arrays come from a cipher with a key from that generator, which is ten times as fast.
     """
     words = math.prod(shape)
     if words > _MAX_SYSTEM_WORDS:
@@ -190,7 +195,7 @@ class KeyedChannel(abc.ABC):
         return [keys[:SECRET_BYTES] for keys in self._keys_of(peers, purpose)]
 
     def seal(self, contents: Mapping[str, bytes], purpose: str) -> list[bytes]:
-        """Seal for each peer a content that only it can open; once per round, peer and purpose."""
+        """Seal a content for each peer, so that only it can open it; at most once per round, peer and purpose."""
         keys = self._keys_of(contents, purpose)
         return [seal(own, contents[peer], by_lower=self.me < peer) for peer, own in zip(contents, keys, strict=True)]
 

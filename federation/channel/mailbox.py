@@ -1,4 +1,4 @@
-"""Sorts what an endpoint receives: arrays wait here for their round, control messages for whoever asks for them.
+"""Sorts the messages that an endpoint receives into arrays, which wait for their round, and control messages.
 
 There are no callbacks. After each wait, for an array or an answer, the caller reads the control messages that arrived,
 one by one and in their order.
@@ -29,15 +29,15 @@ MAX_HELD, MAX_HELD_BYTES = 1 << 12, 4 * MAX_FRAME_BYTES
 
 MAX_WAITING, MAX_WAITING_BYTES = 1 << 12, 2 * MAX_FRAME_BYTES
 """Maximum number and bytes of arrays of one peer that wait for their round or to be read; others are refused. In a
-round a party sends another a vector, which fits a frame, whole or in segments, and a few short arrays."""
+round, a party sends another party one vector that fits a frame, whole or in segments, and a few short arrays."""
 
 
 class Mailbox:
     """The messages of one run that came in at one endpoint.
 
-    A message of another run or of an older round is refused and counted. A site may be one round behind a faster peer,
-    never more, since the coordinator waits for all. So the arrays of the latest round of each peer wait. The number of
-    the next round is unknown here, because a resumed run skips some.
+    A message of another run or of an older round is refused and counted. A site may be at most one round behind a
+    faster peer, since the coordinator waits for all sites. So the mailbox stores the arrays of each peer's latest
+    round. The number of the next round is unknown here, because a resumed run skips some.
 
     If sites communicate through the coordinator, its mailbox forwards their envelopes, and keeps those for a site
     without a connection until it connects again. A site's mailbox opens them.
@@ -53,7 +53,7 @@ class Mailbox:
         self.run = run
         self._now = 0
         self._waiting: dict[int, dict[str, deque[Message]]] = defaultdict(lambda: defaultdict(deque))
-        self._kept: Counter[str] = Counter()  # arrays that wait of each peer, and bytes of them
+        self._kept: Counter[str] = Counter()  # number and bytes of the waiting arrays of each peer
         self._kept_bytes: Counter[str] = Counter()
         self._held: dict[str, list[Message]] = defaultdict(list)
         self.sealer: Sealer | None = None
@@ -66,7 +66,7 @@ class Mailbox:
         return self.endpoint.refused
 
     def enter(self, round_number: int) -> None:
-        """Begin a round and discard arrays of older ones. A round that is older than the last one does not begin."""
+        """Begin a round and discard arrays of older ones. Do nothing for a round that is older than the last one."""
         if round_number < self._now:
             return
         self._now = round_number
@@ -82,13 +82,13 @@ class Mailbox:
         if of_round is None or peer not in of_round:
             return None
         message = of_round[peer].popleft()
-        self._let_go(peer, message)
+        self._subtract(peer, message)
         if not of_round[peer]:
             del of_round[peer]
         return message
 
     def agreement_keys(self, peers: Sequence[str]) -> list[bytes | None]:
-        """Return the roster's key to agree on secrets with each of some peers, or None."""
+        """Return the public key for secrets of each of some peers, or None if the roster has none."""
         self._note_roster()
         known = self._agreement_keys
         for peer in peers:
@@ -97,7 +97,7 @@ class Mailbox:
         return [known[peer] for peer in peers]
 
     def joint_seed(self) -> bytes:
-        """Return a digest of all parties of the roster and their keys to agree on secrets with."""
+        """Return a digest of all parties of the roster and their public keys for secrets."""
         self._note_roster()
         if not self._joint_seed:
             self._joint_seed = self._roster.agreement_digest
@@ -117,7 +117,7 @@ class Mailbox:
             peer, message, _ = received
             kind = message.kind
             if kind == HELLO_KIND:
-                self._pass_on_held(peer)
+                self._forward_held(peer)
             elif message.run != self.run:
                 self.refused["another run"] += 1
             elif kind == DATA_KIND:
@@ -130,7 +130,7 @@ class Mailbox:
 
     def _keep(self, peer: str, message: Message) -> None:
         """Store an array until its round, unless too many of its sender are waiting."""
-        if not self._has_known_fields(message):  # others nobody would read, and would be kept uncounted
+        if not self._has_known_fields(message):  # other fields would take memory that no limit counts
             self.refused["malformed: an array with fields"] += 1
         elif message.round != self._now and not self._is_of_latest(peer, message.round):
             self.refused["stale"] += 1
@@ -143,19 +143,19 @@ class Mailbox:
 
     @staticmethod
     def _has_known_fields(message: Message) -> bool:
-        """Return whether an array has no fields, or a short link alone."""
+        """Return whether an array message has no fields, or only a short link."""
         link = message.fields.get(LINK)
         return not message.fields or (len(message.fields) == 1 and type(link) is bytes and len(link) <= MAX_LINK_BYTES)
 
     def _is_of_latest(self, peer: str, round_number: int) -> bool:
-        """Return whether a round is not over and is the latest of this peer. Discard arrays of earlier ones."""
+        """Return whether a round is not over and is the latest of this peer. Discard its arrays of earlier rounds."""
         ahead = [later for later, of_round in self._waiting.items() if later > self._now and peer in of_round]
         if round_number < max([self._now, *ahead]):
             return False
         for passed in ahead:
             if passed < round_number:
                 self._drop(peer, self._waiting[passed].pop(peer))
-                if not self._waiting[passed]:  # else who names ever later rounds would leave one behind each time
+                if not self._waiting[passed]:  # or a peer that names ever later rounds would fill the memory
                     del self._waiting[passed]
         return True
 
@@ -166,9 +166,9 @@ class Mailbox:
         """Discard arrays that were never received by a protocol."""
         self.refused["stale"] += len(late)
         for message in late:
-            self._let_go(peer, message)
+            self._subtract(peer, message)
 
-    def _let_go(self, peer: str, message: Message) -> None:
+    def _subtract(self, peer: str, message: Message) -> None:
         self._kept[peer] -= 1
         self._kept_bytes[peer] -= message.payload_bytes
 
@@ -177,7 +177,7 @@ class Mailbox:
         try:
             sender, receiver = ends_of(envelope)
             if self.endpoint.name == COORDINATOR and sender == peer and receiver in self.endpoint.roster:
-                self._pass_on(receiver, envelope)
+                self._forward(receiver, envelope)
             elif self.sealer is not None and peer == COORDINATOR:
                 sender, message = self.sealer.open(envelope)
                 self._keep(sender, message)
@@ -186,7 +186,7 @@ class Mailbox:
         except Malformed as error:
             self.refused[f"malformed: {error}"] += 1
 
-    def _pass_on(self, receiver: str, envelope: Message) -> None:
+    def _forward(self, receiver: str, envelope: Message) -> None:
         try:
             self.endpoint.reply(receiver, envelope)
         except PeerDropped:
@@ -199,14 +199,14 @@ class Mailbox:
             else:
                 held.append(envelope)
 
-    def _pass_on_held(self, receiver: str) -> None:
+    def _forward_held(self, receiver: str) -> None:
         """Forward the envelopes that were held for a site until it connected, except those of finished rounds."""
         for envelope in self._held.pop(receiver, []):
             if envelope.round >= self._now:
-                self._pass_on(receiver, envelope)
+                self._forward(receiver, envelope)
 
     def wait(self, deadline: Deadline, *, for_answers: bool = True) -> None:
-        """Wait until a message or an event arrives, perhaps not for this party; see `Endpoint.wait`.
+        """Wait until a message or an event arrives; see `Endpoint.wait`.
 
         Raises DeadlineExpired.
         """

@@ -28,7 +28,7 @@ from fedsvm.federation.transport.keys import COORDINATOR
 T = TypeVar("T")
 
 _ROUND = 1
-"""Its number: a network has one."""
+"""The number of the only round of a network."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class MemoryMessage:
 
 
 class SimulatedDeath(Exception):
-    """A party reached the message before which it must die."""
+    """A party reached the message before which its simulated process ends."""
 
 
 @dataclass
@@ -52,15 +52,15 @@ class InMemoryNetwork:
     Parameters
     ----------
     sites : tuple of str
-        In ring order.
+        The sites, in ring order.
     timeout_s : float, default 30.0
-        How long a party waits for another.
+        Seconds that a party waits for another.
     deaths : mapping of str to int, default {}
-        The message, counted from 1, before which a party dies.
+        For each party that dies: the number of the message, from 1, before which it does.
     run_sites : int, default that of `sites`
         The number of sites that the run began with.
     min_sites : int, default 1
-        With fewer sites nobody has a part in a sum.
+        The minimum number of sites of a sum.
     links : mapping of str to bytes, default {}
         The link of each site in its chain of orders.
 
@@ -71,7 +71,7 @@ class InMemoryNetwork:
     drawn : dict of str to list of Residues
         Every random vector, by the party that drew it.
     expanded : dict of str to dict of bytes to list of Residues
-        Every keystream, by the party that expanded it and the secret, which come in the order of their first use.
+        Every keystream, by the party that expanded it and the secret; secrets are in the order of their first use.
     """
 
     sites: tuple[str, ...]
@@ -99,24 +99,25 @@ class InMemoryNetwork:
         Parameters
         ----------
         parties : mapping of str to callable
-            What each does with its channel. One that raises Died is dead; any other error aborts the round for all.
+            The function of each party, given its channel. A party that raises SimulatedDeath is dead; any other error
+            aborts the round for all.
 
         Returns
         -------
         dict of str
-            What each returned, of those that did not die.
+            The value of each party that did not die.
 
         Raises
         ------
         Exception
-            What a party raised. If several parties did, the cause of the others: a wrong shape rather than a peer that
-            dropped, and that rather than RoundAborted.
+            The error of a party. If several parties raised, the one that caused the others: a wrong shape rather than
+            a dropped peer, and a dropped peer rather than RoundAborted.
         """
         with ThreadPoolExecutor(max_workers=len(parties)) as pool:
             try:
                 futures = {name: pool.submit(self._run_party, name, party) for name, party in parties.items()}
                 wait(futures.values())
-            except BaseException:  # as Ctrl-C: who waits for one that never began must not go on waiting
+            except BaseException:  # such as Ctrl-C: a party may wait for another that was never started
                 self._abort()
                 raise
         errors = {name: error for name, future in futures.items() if (error := future.exception()) is not None}
@@ -140,7 +141,7 @@ class InMemoryNetwork:
             return party(self._channel(name))
         except BaseException as error:
             if isinstance(error, SimulatedDeath):
-                self._bury(name)
+                self._mark_dead(name)
             else:
                 self._abort()
             raise
@@ -150,7 +151,7 @@ class InMemoryNetwork:
             self._failed = True
             self._news.notify_all()
 
-    def _bury(self, name: str) -> None:
+    def _mark_dead(self, name: str) -> None:
         with self._news:
             self._dead.add(name)
             self._news.notify_all()

@@ -27,7 +27,7 @@ class SocketChannel(KeyedChannel):
     Parameters
     ----------
     mailbox : Mailbox
-        Where what comes in waits.
+        The messages that arrived.
     sites : tuple of str
         The sites of the round in ring order.
     run_sites : int
@@ -35,31 +35,32 @@ class SocketChannel(KeyedChannel):
     round_number : int
         The round, which every message carries.
     deadline : Deadline
-        Of the round.
+        The deadline of the round.
     notice : callable
         Reads the control messages that arrived; called after every wait. It may raise RoundAborted or another error
         that ends the round here, or remove sites from the round by `drop`.
     agreement : KeyAgreement or None
-        What secrets are agreed by.
+        The key pair for secrets shared with other sites; None if the party has none.
     observers : sequence of Observer
-        What watches.
+        The observers of this channel.
     draw : callable
-        Gives random vectors, by shape; by default the operating system's.
+        Returns a random vector, given its shape; by default from the operating system's generator.
     link : bytes, default b""
-        The round's in the chain of orders, of a site. Messages between sites carry it, and keys follow from it.
+        The round's link in the chain of orders, at a site. Messages between sites carry it, and their keys are derived
+        from it.
     min_sites : int, default 1
-        With fewer sites this party has no part in a sum.
+        The minimum number of sites of a sum in which this party takes part.
 
     Attributes
     ----------
     hop : int
-        The longest chain of messages that ended here.
+        The length of the longest chain of messages that ended here.
     waiting_for : str
-        The peer whose message or connection is waited for.
+        The peer whose message or connection this party waits for.
     sent_to, taken : dict of str to int
         Messages sent to each peer, and received from it.
     dropped, left_out : dict of str
-        Why a site is missing in the round, as far as is known, and why `collect` omitted one.
+        The reasons, by site: why it is missing in the round, as far as is known, and why `collect` omitted it.
     """
 
     def __init__(
@@ -100,7 +101,7 @@ class SocketChannel(KeyedChannel):
         self._streams: dict[bytes, str] = {}
 
     def drop(self, site: str, why: str) -> None:
-        """Mark a site as dropped: `collect` omits it from now on, and `receive` gives up."""
+        """Mark a site as dropped: from now on `collect` omits it, and `receive` raises PeerDropped."""
         self.dropped[site] = why
 
     def send(self, peer: str, array: NDArray[Any]) -> None:
@@ -113,7 +114,7 @@ class SocketChannel(KeyedChannel):
         self.sent_to[peer] = place + 1
         self.waiting_for = peer
         if self.me == COORDINATOR:
-            with suppress(PeerDropped):  # a site without a connection dropped, or is late: `collect` will tell
+            with suppress(PeerDropped):  # a site without a connection dropped or is late: `collect` finds out
                 self._mailbox.endpoint.reply(peer, message)
         elif peer != COORDINATOR and (sealer := self._mailbox.sealer) is not None:
             self._mailbox.endpoint.send(COORDINATOR, sealer.seal(peer, message), self._deadline, self._notice)
@@ -182,7 +183,8 @@ class SocketChannel(KeyedChannel):
         for peer, public in zip(new, self._mailbox.agreement_keys(new), strict=True):
             if self._agreement is None or public is None:
                 raise StepRefused(
-                    f"{self.me} and {peer} have no keys to agree on a secret with; a sum that needs them must say so"
+                    f"{self.me} and {peer} have no keys to agree on a secret; a sum that uses secrets must set "
+                    "needs_pairwise_keys"
                 )
             pair_key = self._agreement.pair_key(self.me, peer, public, purpose)
             known[peer] = round_keys(pair_key, self._round, self._link)

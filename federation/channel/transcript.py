@@ -1,7 +1,7 @@
 """The transcript of a party: everything that it sends, receives, draws and contributes, in every round.
 
-Colluding parties record all of it. In a simulation that audits them, honest sites record only their inputs: the truth
-that a reconstruction is compared with, which the coalition never sees.
+Colluding parties record everything. In a simulation that audits them, honest sites record only their inputs. A
+reconstruction is compared with these inputs, which the coalition never sees.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ class TranscriptEntry:
 
 
 class Transcript:
-    """A party's own record.
+    """The transcript of one party.
 
     Parameters
     ----------
     path : str
         A new file, which only its owner may read.
     colludes : bool
-        Whether everything is recorded, or the input alone.
+        Whether everything is recorded, not only the input.
     """
 
     def __init__(self, path: str, *, colludes: bool) -> None:
@@ -85,7 +85,7 @@ class Transcript:
 
 
 def read_transcript(path: str) -> Iterator[TranscriptEntry]:
-    """Yield the entries of a transcript. Raises Malformed if it is damaged, as after a killed writer."""
+    """Yield the entries of a transcript. Raises Malformed if it is damaged, as after a writer that was killed."""
     for message in framefile.read(path):
         fields = message.fields
         array = message.arrays["value"]

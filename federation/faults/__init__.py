@@ -1,4 +1,4 @@
-"""Kinds of faults: what the keys of a scenario's fault are, and what it does at a site or on links.
+"""Kinds of faults: their keys in scenarios, and their effects at a site or on links.
 
 A site inflicts faults on itself (`site.faults`), and the relays carry out those on links (`relays`).
 

@@ -26,7 +26,7 @@ class FaultKey:
     sentence : str
         Its meaning.
     missing : str, default ""
-        For a key that the fault needs: the noun phrase that the refusal names.
+        For a required key: the noun phrase by which an error names it.
     """
 
     name: str
@@ -78,7 +78,7 @@ class SiteFault(FaultKind):
 
 
 class LinkFault(FaultKind):
-    """A kind of fault on links. In the relay process an instance is one such fault, and counts what it did.
+    """A kind of fault on links. An instance, in the relay process, is one such fault with the counts of its effects.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ class LinkFault(FaultKind):
     resets_connections : bool
         True if connections that use these links are reset, and new ones too.
     needs_encryption : bool
-        True if nothing but encryption can notice it.
+        True if only encryption detects it.
     """
 
     holds: ClassVar[bool] = False
@@ -119,11 +119,11 @@ class LinkFault(FaultKind):
         return data
 
     def is_spent(self, link: object) -> bool:
-        """Return whether nothing of the fault is left on a link."""
+        """Return whether the fault is over on a link."""
         return False
 
     def outcome(self) -> dict[str, Any]:
-        """Return what the fault did so far."""
+        """Return the effects of the fault so far, as counts by name."""
         names = ("held_bytes", "resets", "delayed_bytes", "corrupted_bytes", "healed")
         return {name: getattr(self, name) for name in names}
 
@@ -137,12 +137,12 @@ def find_kinds() -> dict[str, type[FaultKind]]:
 
 
 def site_fault(name: str) -> type[SiteFault] | None:
-    """Return the kind of this name if a site inflicts it on itself."""
+    """Return the kind of this name if a site inflicts it on itself, otherwise None."""
     kind = find_kinds()[name]
     return kind if issubclass(kind, SiteFault) else None
 
 
 def link_fault(name: str) -> type[LinkFault] | None:
-    """Return the kind of this name if it is on links."""
+    """Return the kind of this name if it acts on links, otherwise None."""
     kind = find_kinds()[name]
     return kind if issubclass(kind, LinkFault) else None

@@ -34,7 +34,7 @@ class Corrupt(LinkFault):
         self._left: dict[object, int] = {}
 
     def begin(self, links: Collection[object]) -> None:
-        """Count what is to be changed on each link."""
+        """Set the number of bytes to change on each link."""
         self._left = dict.fromkeys(links, int(self.terms["bytes"]))
 
     def change(self, link: object, data: bytes) -> bytes:

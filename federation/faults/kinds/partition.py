@@ -6,7 +6,7 @@ from fedsvm.federation.faults.fault_kind import LinkFault
 
 
 class PartitionFault(LinkFault):
-    """A network in parts, between which bytes wait."""
+    """A division of the network into groups, between which bytes wait."""
 
     name = "partition"
     sentence = (
