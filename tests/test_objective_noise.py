@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedsvm.algorithms.optimization.barrier import Problem
+from fedsvm.algorithms.optimization.barrier import TARGET_SPREAD, Problem
 from fedsvm.algorithms.optimization.interior_point import NoiseSize
 from fedsvm.algorithms.optimization.linear_svm_settings import OBJECTIVE_NOISE, LinearSvmSettings
 from fedsvm.algorithms.optimization.local_path import solve_pooled
@@ -47,8 +47,20 @@ def exact_weights(found: Training) -> FloatArray:
     return np.asarray(path.best(*choose_points(found.outcomes)))
 
 
+def with_targets(found: Training, problem: Problem) -> Problem:
+    """Return the problem of the rows of the sites that take part, with their secret targets."""
+    paths = [found.federation.programs[site].path.paths for site in found.federation.sites]  # type: ignore[attr-defined]
+    parts = [path.problems[0] for path in paths]
+    assert sum(len(part.labels) for part in parts) == len(problem.labels)
+    targets = np.concatenate([part.targets for part in parts])
+    assert np.std(targets - 1) > 0.3 * TARGET_SPREAD and np.abs(targets - 1).max() <= TARGET_SPREAD
+    features, labels = np.vstack([part.features for part in parts]), np.concatenate([part.labels for part in parts])
+    return Problem(features, labels, np.concatenate([part.prices for part in parts]), targets, problem.lever)
+
+
 def check(found: Training, problem: Problem, slack: float = 1e-9) -> None:
     """The sites' weights are optimal for the problem with their noise, as far as was certified."""
+    problem = with_targets(found, problem)
     ((*weights, intercept),) = exact_weights(found)
     (tilt,), w, certificate = draws(found), np.array(weights), found.certificate
     constant = sizes(found, problem).constant
@@ -71,6 +83,18 @@ def test_what_is_certified_is_the_problem_with_the_noise_of_all_sites(
     problem = problem if intercept else replace(problem, lever=0.0)
     found = train(problem, masking=masking, tolerance=TOLERANCE, objective_noise=SIZE)
     check(found, problem, slack)
+
+
+@pytest.mark.parametrize("masking", ["congruence", "committee"])
+def test_bounds_hold_wherever_training_with_secret_targets_ends(masking: Masking) -> None:
+    for most in range(2, 8):
+        problem = random_problem(most) if most % 2 else game(0.03, 10.0, 30)
+        found = train(problem, masking=masking, tolerance=TOLERANCE, objective_noise=SIZE, most=most)
+        (tilt,), targeted = draws(found), with_targets(found, problem)
+        (alone,) = solve_pooled([replace(targeted, tilt=tilt)], StoppingRule(TOLERANCE / 100, 200))
+        optimum = alone.objective - tilt @ tilt / 2 + sizes(found, problem).constant
+        assert found.certificate.lower_bound <= optimum
+        assert found.certificate.objective >= optimum * (1 - 1e-9)
 
 
 def test_noise_as_large_as_the_losses_is_certified_too() -> None:
