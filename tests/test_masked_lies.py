@@ -164,7 +164,7 @@ def open_by_two_lists(federation: Federation) -> FloatArray:
 def test_unequal_lists_of_dropouts_open_a_vector_unless_a_policy_counts_the_colluder() -> None:
     with drill(3, protocol="masked", module=COLLUDING) as federation:
         assert np.allclose(open_by_two_lists(federation), total_of([VICTIM]), rtol=0, atol=1e-9)
-    said = "1 of 3 sites may work with the coordinator, and the sum withstands 0"
+    said = "1 of 3 sites may collude with the coordinator, and the sum withstands 0"
     counted = SiteRules(colluders=1)
     with (
         pytest.raises(SiteFailed, match=said),
