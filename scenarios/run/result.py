@@ -83,7 +83,8 @@ class NetworkReport:
 class Timing:
     """Seconds: of libraries and data, until the sites were up, of training, of evaluation, of the audit, and in all.
 
-    In all is from the command, or the call, until the result was known; files and report are written afterwards.
+    In all is from the command, or the call, until the result was known; files and report are written afterwards. A
+    resumed run adds the rounds of its earlier processes, and a task of a hub the waiting for participants.
     """
 
     prepare_s: float = 0.0
