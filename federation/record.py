@@ -74,7 +74,9 @@ class RunRecord:
     phase_seconds : dict of str to float
         Duration of each phase.
     began : float
-        Start of the run on the monotonic clock.
+        Start of this process's part of the run on the monotonic clock.
+    earlier_s : float
+        Seconds of rounds in earlier processes of the run, which this one replays or continues.
     """
 
     def __init__(self, on_change: Callable[[], None], history: VerbHistory | None) -> None:
@@ -83,19 +85,28 @@ class RunRecord:
         self.logged: list[LoggedMessage] = []
         self.phase_seconds: dict[str, float] = defaultdict(float)
         self.began = time.monotonic()
+        self.earlier_s = 0.0
         self.on_change = on_change
         self._history = history
+
+    def age_at(self, moment: float) -> float:
+        """Return the seconds of the run until a moment of the monotonic clock, including those in earlier processes."""
+        return moment - self.began + self.earlier_s
+
+    def age(self) -> float:
+        """Return the seconds of the run so far, including those in earlier processes."""
+        return self.age_at(time.monotonic())
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
         """Record the rounds and seconds within under `name`."""
         self.progress.phase = name
         self.on_change()
-        began = time.monotonic()
+        began = self.age()
         try:
             yield
         finally:
-            self.phase_seconds[name] += time.monotonic() - began
+            self.phase_seconds[name] += self.age() - began
 
     def add_attempt(self, attempt: AttemptRecord) -> None:
         """Record an attempt at a round."""
@@ -127,4 +138,4 @@ class RunRecord:
         return True
 
     def _write(self, event: str, **values: Any) -> None:
-        self.log.append({"event": event, "at_s": round(time.monotonic() - self.began, 6), **values})
+        self.log.append({"event": event, "at_s": round(self.age(), 6), **values})

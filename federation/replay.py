@@ -23,7 +23,8 @@ class JournaledRounds:
     accounts : Accounts
         Traffic of the run; the journal keeps what parties report to it.
     skipped_rounds : int
-        Number of rounds to skip at the end of the journal: the previous process may have begun them.
+        Number of rounds to skip at the end of the journal: the previous process may have begun them. 0 if this
+        process continues the round that the previous one had begun.
     """
 
     def __init__(self, runner: RoundRunner, journal: Journal, accounts: Accounts, skipped_rounds: int) -> None:
@@ -62,6 +63,8 @@ class JournaledRounds:
     def _go_live(self, *, again: bool) -> None:
         """Skip rounds that the journal may not know of, exclude sites that had dropped, and replace restarted ones."""
         journal = self._journal
+        if not self._skipped_rounds:
+            self._runner.continue_round(journal.idle_s)
         self._runner.skip_to(max(journal.last_round + self._skipped_rounds, journal.skipped_to), journal.dropped)
         if self._restarted:
             self._runner.replace_restarted(self._restarted)

@@ -96,6 +96,7 @@ class RoundRunner:
         self._signer = signer
         self._phase_rounds: Counter[str] = Counter()
         self._phase_is_new = False
+        self._waited_s = 0.0
         self.is_fixed = False
 
     def begin_phase(self) -> None:
@@ -149,6 +150,11 @@ class RoundRunner:
         for site in ended:
             self._membership.note_ended(site, "was gone before the run was resumed")
 
+    def continue_round(self, waited_s: float) -> None:
+        """Count these seconds to the next round, which an earlier process of this run began."""
+        self._waited_s = waited_s
+        self._record.earlier_s += waited_s
+
     def repeat(self, order: Order, event: AttemptRecord | MembershipRecord, value: Any) -> None:
         """Apply an event of an earlier process of this run, without sending anything."""
         self._phase_is_new = False
@@ -156,6 +162,7 @@ class RoundRunner:
             self._apply_change(event)
             return
         record = event.record
+        self._record.earlier_s += record.seconds
         self._record.progress.round = record.round
         self._record.progress.rounds += 1
         self._phase_rounds[record.phase] = record.phase_round
@@ -258,7 +265,7 @@ class RoundRunner:
             self._note_completed(number, unsigned, whole)
             self._show(order, tried, attempt.value)
         record.hops, record.aborted = round_.hops, not attempt.complete
-        record.seconds = time.monotonic() - began
+        record.seconds, self._waited_s = time.monotonic() - began + self._waited_s, 0.0
         self._dispatcher.close_books(whole=record.aborted)
         self._record.add_attempt(tried)
         self._record.on_change()

@@ -36,6 +36,8 @@ _CHECKSUM_BYTES = 32
 _ARRAY, _TUPLE = 1, 2
 _KIND = "what"
 """The first key of every record but the header."""
+_AT = "at"
+"""The key of the moment at which a record was written."""
 _FIRST_KEY = re.compile(re.escape(msgpack.packb(_KIND)))
 READING_SHOWN_EVERY_S = 1.0
 VERSION = 5
@@ -107,6 +109,8 @@ class Journal:
         For each site that was restarted and has taken part since: the data by which another process admits it.
     skipped_to : int
         Rounds up to this one are not used again; 0 if none were skipped.
+    idle_s : float
+        Seconds between its last record and its opening; 0 if it was empty.
     history : VerbHistory
         Events of the current verb.
 
@@ -135,6 +139,7 @@ class Journal:
             os.close(self._file)
             raise
         self.header: Mapping[str, Any] = records[0] if records else {}
+        self.idle_s = max(0.0, time.time() - records[-1].get(_AT, time.time())) if records else 0.0
         self.earlier: list[dict[str, Any]] = []
         self.returned: dict[str, Any] = {}
         self.skipped_to = 0
@@ -268,7 +273,7 @@ class Journal:
 
     def _append(self, record: dict[str, Any]) -> None:
         try:
-            content = msgpack.packb(_mark_tuples(record), default=_pack)
+            content = msgpack.packb(_mark_tuples({**record, _AT: time.time()}), default=_pack)
         except TypeError as error:
             raise FederationError(f"The run cannot have a journal: {error}; run it without one.") from error
         framed = memoryview(_LENGTH.pack(len(content)) + hashlib.sha256(content).digest() + content)

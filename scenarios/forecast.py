@@ -7,10 +7,10 @@ the number of sites: of the second degree, which no protocol here exceeds, or of
 The seconds of a round are a nonnegative combination of terms: a round, its sites, hops, messages, bytes and new
 connections. The coefficients are fitted to all rounds of the small runs with equal relative errors. Such a fit is below
 the mean if seconds vary, so it is scaled to the seconds of the largest small run. The seconds of the launch, and those
-of results and report, are fitted with a constant and a term for each site. Messages between pairs of sites grow with
-the square of their number, but small runs have too few to measure their cost. Loading libraries and data takes as long
-as in the slowest small run, which is the first of a process. All seconds are those of this machine, whose cores all
-sites share.
+of results and report, are fitted with a constant, a term for each site, and a term for the first run of a process. That
+run takes longer: it loads libraries, waits for the process from which sites are forked, and prepares the report. So
+does the predicted run. Messages between pairs of sites grow with the square of their number, but small runs have too
+few to measure their cost. All seconds are those of this machine, whose cores all sites share.
 """
 
 from __future__ import annotations
@@ -83,7 +83,8 @@ class Total(NamedTuple):
     own_s : float
         Seconds of the coordinator between rounds.
     prepare_s : float
-        Seconds to load libraries and data, before the launch.
+        Seconds to load libraries and data, before the launch; in a prediction, also the wait for the process from which
+        sites are forked.
     end_s : float
         Seconds to write results and report.
     site_bytes : float
@@ -238,8 +239,8 @@ def secure_sum_of(scenario: str, changes: Sequence[str] = (), unset: Sequence[st
 def predict(runs: Sequence[MeasuredRun], secure_sum: SecureSum, sites: int) -> Total:
     """Return the cost of a run with a number of sites, from runs with fewer, of at least three different numbers.
 
-    The number of rounds is that of the largest run: iterations of training depend on the rows, and little on the number
-    of sites that hold them.
+    The first of them must be the first of its process. The number of rounds is that of the largest run: iterations of
+    training depend on the rows, and little on the number of sites that hold them.
     """
     last = max(runs, key=lambda run: run.sites)
     seconds = _fit_costs([(_terms(run.sites, each), each.seconds) for run in runs for each in run.rounds])
@@ -248,9 +249,9 @@ def predict(runs: Sequence[MeasuredRun], secure_sum: SecureSum, sites: int) -> T
     rounds = [_extrapolate_round(each, runs, last, secure_sum, sites) for each in last.rounds]
     timed = [replace(each, seconds=float(_terms(sites, each) @ seconds)) for each in rounds]
     launch_bytes = _extrapolate(runs, lambda run: run.launch_bytes, sites)
-    launch_s = _by_sites(runs, lambda run: run.launch_s, sites)
-    prepare_s = max(run.prepare_s for run in runs)
-    end_s = _by_sites(runs, lambda run: run.end_s, sites)
+    launch_s, wait_s = _by_sites(runs, lambda run: run.launch_s, sites)
+    prepare_s = max(run.prepare_s for run in runs) + wait_s
+    end_s = sum(_by_sites(runs, lambda run: run.end_s, sites))
     return _total(sites, timed, launch_bytes, launch_s, last.own_s, prepare_s, end_s, last.site_bytes)
 
 
@@ -333,10 +334,10 @@ def _fit_costs(measured: Sequence[tuple[FloatArray, float]]) -> FloatArray:
     return np.asarray(nnls(terms / seconds[:, None], np.ones(len(seconds)))[0])
 
 
-def _by_sites(runs: Sequence[MeasuredRun], seconds: Callable[[MeasuredRun], float], sites: int) -> float:
-    """Return the seconds for a number of sites: a constant and a term for each site, fitted to measured runs."""
-    costs = _fit_costs([(np.array([1.0, run.sites]), seconds(run)) for run in runs])
-    return float(np.array([1.0, sites]) @ costs)
+def _by_sites(runs: Sequence[MeasuredRun], seconds: Callable[[MeasuredRun], float], sites: int) -> tuple[float, float]:
+    """Return the seconds of a run with a number of sites, and the additional seconds of the first run of a process."""
+    costs = _fit_costs([(np.array([1.0, run.sites, run is runs[0]]), seconds(run)) for run in runs])
+    return float(np.array([1.0, sites]) @ costs[:2]), float(costs[2])
 
 
 def _terms(sites: int, known: RoundCost) -> FloatArray:

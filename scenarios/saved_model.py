@@ -140,8 +140,11 @@ def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
     try:
         with np.load(path) as file:
             return {name: file[name] for name in file.files}
-    except (OSError, ValueError, EOFError, BadZipFile) as error:
-        raise ScenarioError([f"{path} cannot be read: {error}; name the folder that the run wrote."]) from None
+    except OSError as error:
+        said = f"{path} cannot be read ({error.strerror}); predictions need the files that the run wrote."
+        raise ScenarioError([said]) from None
+    except (ValueError, EOFError, BadZipFile):
+        raise ScenarioError([f"{path} is not a file of a model, or is damaged; name one that a run wrote."]) from None
 
 
 def _replacements(arrays: Arrays, columns: list[str]) -> dict[str, float]:

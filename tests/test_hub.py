@@ -21,6 +21,7 @@ from fedsvm.protocols.sums.registry import SUMS
 from fedsvm.scenarios.data import splits
 from fedsvm.scenarios.oversight import receipts
 from fedsvm.scenarios.oversight.receipt_comparison import compare
+from fedsvm.scenarios.run.result import read_result
 from tests import hub as hubs
 from tests.conftest import wait_until
 from tests.hub import CREATOR, SITES, Person, RunningHub, cells, create, hospitals, join, link_of, simulated, watching
@@ -105,6 +106,21 @@ def test_receipts_of_a_task_are_signed_and_equal_and_have_the_fingerprints_of_it
 @pytest.mark.long
 def test_the_number_of_visits_is_as_documented(finished: Finished) -> None:
     assert len(finished.spans) <= len(SITES) * VISITS, finished.said
+
+
+@pytest.mark.long
+def test_report_counts_the_seconds_between_visits(finished: Finished) -> None:
+    with closing(sqlite3.connect(finished.folder / "hub" / "hub.sqlite")) as database:
+        asked = "select begun_at, ended_at from tasks where id = ?"
+        began, ended = database.execute(asked, (finished.number,)).fetchone()
+    assert ended - began > 5
+    result = read_result(finished.folder / "hub" / "tasks" / finished.number)
+    timing = result.timing
+    assert timing.total_s == pytest.approx(ended - began, abs=3)
+    assert 0.7 * timing.total_s < timing.train_s + timing.evaluate_s < timing.total_s
+    assert result.cost is not None
+    assert sum(phase.rounds_s or 0.0 for phase in result.cost.by_phase.values()) > 0.7 * (ended - began)
+    assert "ended on" in finished.person.get(f"/tasks/{finished.number}")[1]
 
 
 @pytest.mark.long

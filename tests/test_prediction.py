@@ -170,7 +170,7 @@ def test_the_model_file_says_its_version_and_its_scale_and_no_extremes(trained: 
 @pytest.mark.parametrize(
     ("name", "content", "sentence"),
     [
-        ("model.npz", b"PK\x03\x04 and no more", "model.npz cannot be read"),
+        ("model.npz", b"PK\x03\x04 and no more", "model.npz is not a file of a model"),
         ("result.json", b"[1]", "is not the folder of a run"),
     ],
 )

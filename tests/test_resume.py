@@ -31,6 +31,7 @@ from fedsvm.protocols.sums.registry import SUMS
 from fedsvm.scenarios.data import dataset
 from fedsvm.scenarios.data.dataset import FederatedDataset
 from fedsvm.scenarios.run import resume, runner
+from fedsvm.scenarios.run.result import read_result
 from fedsvm.scenarios.run.runner import FinishedRun
 from fedsvm.scenarios.schema import spec
 from fedsvm.scenarios.schema.errors import ScenarioError
@@ -185,6 +186,18 @@ def test_a_run_that_is_resumed_ends_as_it_would_have(share: float, undisturbed: 
     folder = cut(undisturbed, tmp_path / "run", records[round(share * (len(records) - 1))])
     go_on(folder)
     check(folder, undisturbed)
+
+
+def test_resumed_run_counts_the_seconds_of_its_earlier_process(undisturbed: Path, tmp_path: Path) -> None:
+    folder = cut(undisturbed, tmp_path / "run", ends(undisturbed / "journal" / NAME)[-1])
+    result = go_on(folder).result
+    earlier = read_result(undisturbed).cost
+    assert result.cost is not None and earlier is not None
+    for name, phase in result.cost.by_phase.items():
+        assert phase.rounds_s == earlier.by_phase[name].rounds_s
+        assert phase.seconds >= (phase.rounds_s or 0.0)
+    in_rounds = sum(phase.rounds_s or 0.0 for phase in result.cost.by_phase.values())
+    assert result.timing.total_s > result.timing.train_s + result.timing.evaluate_s > in_rounds > 0
 
 
 @pytest.mark.parametrize("sum_name", long_but_for(SUMS, "masked"))

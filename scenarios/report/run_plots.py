@@ -42,13 +42,16 @@ SMALLEST_TOLERANCE = 1e-9
 
 
 def human_seconds(seconds: float) -> str:
-    """Return 3 significant digits and a unit: 12 ms, 3.21 s, 5 min 12 s."""
+    """Return 3 significant digits and a unit: 12 ms, 3.21 s, 5 min 12 s, 2 d 3 h."""
     if seconds < 1:
         return f"{1000 * seconds:.3g} ms"
     if seconds < 100:
         return f"{seconds:.3g} s"
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    if days:
+        return f"{days} d {hours} h"
     return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
 
 

@@ -141,8 +141,8 @@ class Injector:
             round=fault.round,
             outcome=_outcome(changes, at_round, federation),
             at_round=at_round,
-            start_s=round(began - federation.record.began, 6),
-            end_s=None if ended is None else round(ended - federation.record.began, 6),
+            start_s=round(federation.record.age_at(began), 6),
+            end_s=None if ended is None else round(federation.record.age_at(ended), 6),
             healed=any(back for _, back, _ in changes) if fault.ends_process else ended is not None,
         )
 

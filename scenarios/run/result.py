@@ -84,7 +84,8 @@ class Timing:
     """The seconds of each part of a run.
 
     prepare_s: to load libraries and data. launch_s: to start the sites. total_s: from the command or the call until the
-    result was known; files and report are written afterwards.
+    result was known; files and report are written afterwards. A resumed run adds the rounds of its earlier processes,
+    and a task of a hub the waiting for participants.
     """
 
     prepare_s: float = 0.0

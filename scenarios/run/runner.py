@@ -201,7 +201,8 @@ def run_and_record(this: Run, carry_out: Callable[[], None]) -> FinishedRun:
         except Exception as error:  # noqa: BLE001 - an internal error must also leave a result
             outcome.error = f"An internal error: {type(error).__name__}: {error}; run again with --debug to see where."
             outcome.traceback = traceback.format_exc()
-        outcome.timing["total_s"] = time.monotonic() - asked
+        earlier_s = this.federation.record.earlier_s if this.federation is not None else 0.0
+        outcome.timing["total_s"] = time.monotonic() - asked + earlier_s
         return FinishedRun(_write_results(this), this.folder, outcome.traceback)
 
 
@@ -217,7 +218,7 @@ def _carry_out(this: Run, dataset: FederatedDataset, on_progress: OnProgress) ->
             federation.assemble()
             train(source, federation, this.outcome)
         if scenario.collusion is not None or this.audits_all:
-            with federation.phase("audit"), this.outcome.time_block("audit_s"):
+            with federation.phase("audit"), this.outcome.time_block("audit_s", federation.record.age):
                 _audit(this, RecordedRun(federation.accounts.rounds, this.shown, starter.transcripts), source.truth())
 
 

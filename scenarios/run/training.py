@@ -85,7 +85,7 @@ def _train(source: Source, federation: Federation, state: RunState, held_out: in
     table, task = source.scenario.algorithm, source.task(held_out)
     if isinstance(task, PublicTask):
         state.accountant = task.accountant  # reported whatever comes of the fit: releases stay released
-    with state.time_block("train_s"):
+    with state.time_block("train_s", federation.record.age):
         settings, remarks = resolve_settings(source.scenario)
         model = table.implementation.fit(federation, task, settings)
     training = training_of(model)
@@ -93,7 +93,7 @@ def _train(source: Source, federation: Federation, state: RunState, held_out: in
     fold = held_out if source.scenario.data.folds is not None else None
     _log_fold(federation, fold, training)
     source.note_trained(federation, task)
-    with state.time_block("evaluate_s"), federation.phase("evaluate"):
+    with state.time_block("evaluate_s", federation.record.age), federation.phase("evaluate"):
         evaluation = source.evaluate(federation, model, task)
     arrays = source.arrays(model, task)
     return Fold(**vars(evaluation), fold=fold, training=training, arrays=arrays, calibration=model.calibrated)

@@ -44,7 +44,7 @@ class ColumnSource(Source):
         by = self.scenario.data.align
 
         def stage() -> None:
-            with state.time_block("train_s"), federation.phase("setup"):
+            with state.time_block("train_s", federation.record.age), federation.phase("setup"):
                 self.records = align(federation, by)
             state.alignment = Alignment(by, self.records)
             train()
