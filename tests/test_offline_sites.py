@@ -81,7 +81,7 @@ class Store:
             last = journal.last_round
 
             def arrivals() -> Iterator[StoredArrival | Departure]:
-                for each in self.said:
+                for each in self.sent:
                     if isinstance(each, Departure):
                         yield each
                     elif (message := wire.decode(each[1])).round in (0, *range(last + 1, last + 1000)):
@@ -109,8 +109,8 @@ class Store:
         with SiteStore(self.folder / f"{site}.diary", b"k" * 32) as diary:
             if not diary.facts:
                 diary.note({"secret": self.secret(site), "run": RUN, "signing_key": SIGNING.public})
-            for number in range(self.counts[site], len(diary.said)):
-                self.hear(site, number, diary.said[number])
+            for number in range(self.counts[site], len(diary.sent)):
+                self.hear(site, number, diary.sent[number])
             visitor = OfflineSite(
                 site,
                 site.encode().ljust(32),
@@ -138,7 +138,7 @@ class Store:
     def hear(self, site: str, number: int, message: Message) -> None:
         assert number == self.counts[site]
         self.counts[site] += 1
-        self.said.append((site, message.frame))
+        self.sent.append((site, message.frame))
         self.advance()
 
 
