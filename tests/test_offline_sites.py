@@ -81,7 +81,7 @@ class Store:
             last = journal.last_round
 
             def arrivals() -> Iterator[StoredArrival | Departure]:
-                for each in self.sent:
+                for each in self.said:
                     if isinstance(each, Departure):
                         yield each
                     elif (message := wire.decode(each[1])).round in (0, *range(last + 1, last + 1000)):
@@ -138,7 +138,7 @@ class Store:
     def hear(self, site: str, number: int, message: Message) -> None:
         assert number == self.counts[site]
         self.counts[site] += 1
-        self.sent.append((site, message.frame))
+        self.said.append((site, message.frame))
         self.advance()
 
 
