@@ -88,7 +88,9 @@ def test_a_damaged_record_ends_it_with_a_sentence(text: str, tmp_path: Path) -> 
     path = tmp_path / "north.answers"
     AnswerRecord(str(path)).answer(QUESTION, ROWS, 0.5, drawing())
     path.write_text(text.replace("HEAD", path.read_text().splitlines()[0]))
-    with pytest.raises(OrderRefused, match=r"north\.answers of its policy is damaged in line \d, and nobody knows"):
+    with pytest.raises(
+        OrderRefused, match=r"north\.answers of its policy is damaged in line \d, so the spent mu is unknown"
+    ):
         AnswerRecord(str(path)).answer(QUESTION, ROWS, 0.5, drawing())
 
 

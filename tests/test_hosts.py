@@ -945,5 +945,5 @@ def test_two_names_of_one_key_are_refused(tmp_path: Path) -> None:
 def test_a_secret_key_that_others_can_read_is_refused(tmp_path: Path) -> None:
     _, secret = certificates.create(tmp_path, "north")
     secret.chmod(0o644)
-    with pytest.raises(FederationError, match="can be read by others"):
+    with pytest.raises(FederationError, match="must be readable by its owner only"):
         certificates.read_secret(secret)

@@ -19,6 +19,12 @@ from tests.hub import CREATOR, SITES, cells, create, join, link_of, watching
 pytestmark = [pytest.mark.long, pytest.mark.timeout(400)]
 
 
+def refuse(folder: Path, link: str, said: str, *options: str) -> None:
+    """Check that a visit of the north is refused with this sentence."""
+    refused = join(folder, link, folder / "new-north.csv", "--folder", "asked-north", *options)
+    assert (refused.returncode, said in refused.stderr) == (3, True), refused.stderr
+
+
 def test_participants_predict_new_records_that_equal_the_pooled_model(tmp_path: Path) -> None:
     files, table, labels = cells(tmp_path)
     new = np.random.default_rng(11).normal(size=(7, table.shape[1])).round(6)
@@ -43,8 +49,9 @@ def test_participants_predict_new_records_that_equal_the_pooled_model(tmp_path: 
             head = files[site].read_text().partition("\n")[0].removesuffix(",diagnosis")
             rows = [",".join(map(repr, row.tolist())) for row in new[:, 2 * place : 2 * place + 2]]
             (tmp_path / f"new-{site}.csv").write_text("\n".join([head, *rows, ""]))
-        refused = join(tmp_path, link_of(running, "north"), tmp_path / "new-north.csv", "--folder", "asked-north")
-        assert (refused.returncode, "add --predict with" in refused.stderr) == (3, True), refused.stderr
+        refuse(tmp_path, link_of(running, "north"), "add --predict with")
+        refuse(tmp_path, link_of(running, "north"), "cannot be read (No such file", "--predict", "missing.npz")
+        refuse(tmp_path, link_of(running, "north"), "is not a file of a model", "--predict", "new-north.csv")
         over: dict[str, str] = {}
         for _ in range(14):
             for site in SITES:
@@ -70,4 +77,4 @@ def test_participants_predict_new_records_that_equal_the_pooled_model(tmp_path: 
     assert np.abs([float(each["decision"]) for each in answers] - decisions).max() < 1e-9
     assert [each["predicted"] for each in answers] == ["M" if value > 0 else "B" for value in decisions]
     alone = fedsvm("predict", str(folder), str(files["north"]), folder=tmp_path)
-    assert (alone.returncode, "each site keeps the part of its own" in alone.stderr) == (2, True), alone.stderr
+    assert (alone.returncode, "each site keeps the part for its columns" in alone.stderr) == (2, True), alone.stderr

@@ -16,6 +16,7 @@ import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
+from html.parser import HTMLParser
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -752,6 +753,65 @@ async def test_the_form_explains_every_algorithm_and_recommends_one_for_each_kin
     for name in task_form.choices():
         assert f"<dt>{name}</dt><dd>{task_form.summary_of(name)}" in page
         assert len(task_form.summary_of(name).split()) > 5
+
+
+class SentFields(HTMLParser):
+    """The fields that the form of a new task sends, with their values, and the names of those that it folds."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.sent: dict[str, str] = {}
+        self.folded: set[str] = set()
+        self.is_open = False
+        self._inside: list[str] = []
+        self._select = self._chosen = ""
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        if tag in ("form", "details"):
+            self._inside.append(given.get("action") or tag)
+        if "/tasks" not in self._inside:
+            return
+        self.is_open |= tag == "details" and "open" in given
+        if tag in ("input", "select", "textarea"):
+            name = str(given["name"])
+            self.sent[name] = given.get("value") or ""
+            self.folded |= {name} if "details" in self._inside else set()
+            self._select = name if tag == "select" else ""
+        if tag == "option" and ("selected" in given or not self.sent[self._select]):
+            self._chosen = self._select
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in ("form", "details"):
+            self._inside.pop()
+
+    def handle_data(self, data: str) -> None:
+        if self._chosen:
+            self.sent[self._chosen], self._chosen = data, ""
+
+
+@pytest.mark.parametrize(("algorithm", "landmarks"), [("pan-svm", "0.25"), ("dpp-svm", "20")])
+async def test_seldom_used_settings_are_folded_and_sent(
+    algorithm: str, landmarks: str, told: Told, browser: httpx.AsyncClient
+) -> None:
+    form = SentFields((await browser.get("/tasks/new", params={"algorithm": algorithm})).text)
+    assert not form.is_open
+    assert {"set-C", "set-kernel", "sum", "label", "invited"} <= form.sent.keys() - form.folded
+    assert {"set-tolerance", "set-max_iterations"} <= form.folded
+    known = {f"set-{each.name}" for each in task_form.fields_of(algorithm)}
+    assert form.folded < known < form.sent.keys()
+    asked = await form_of(browser)
+    filled = {**form.sent, **{name: text for name, text in asked.items() if not name.startswith("set-")}}
+    filled |= {"algorithm": algorithm, "set-landmarks": landmarks, "set-tolerance": "0.5"}
+    wrong = await browser.post("/tasks", data={**filled, "label": ""})
+    assert wrong.status_code == 400
+    again = SentFields(wrong.text)
+    assert again.is_open, "a folded setting that was filled in must be visible"
+    assert again.sent["set-tolerance"] == "0.5"
+    answer = await browser.post("/tasks", data=filled)
+    assert answer.status_code == 200, answer.text
+    assert scenario_text(told.one(Task)).algorithm.settings.tolerance == 0.5
 
 
 async def test_a_form_without_training_has_no_fields_of_models_and_checks_ranges(

@@ -233,7 +233,7 @@ def confirm_unequal_lists(channel: Channel, there: dict[int, NDArray[np.bool_]])
 def test_unequal_lists_of_dropouts_open_the_sum_of_two_unless_sites_confirm_one_list() -> None:
     with drill(6, protocol="masked", module="tests.unconfirmed_site_process") as federation:
         assert np.allclose(open_two_of_six(federation), total_of(TWO), rtol=0, atol=1e-9)
-    for listed, said in ((False, "sites confirm the list"), (True, "told others another list")):
+    for listed, said in ((False, "sites confirm the list"), (True, "sent others another list")):
         with (
             pytest.raises(SiteFailed, match=said),
             drill(6, protocol="masked") as federation,

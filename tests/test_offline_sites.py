@@ -109,8 +109,8 @@ class Store:
         with SiteStore(self.folder / f"{site}.diary", b"k" * 32) as diary:
             if not diary.facts:
                 diary.note({"secret": self.secret(site), "run": RUN, "signing_key": SIGNING.public})
-            for number in range(self.counts[site], len(diary.said)):
-                self.hear(site, number, diary.said[number])
+            for number in range(self.counts[site], len(diary.sent)):
+                self.hear(site, number, diary.sent[number])
             visitor = OfflineSite(
                 site,
                 site.encode().ljust(32),

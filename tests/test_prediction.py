@@ -70,7 +70,7 @@ def test_predictions_of_the_test_rows_are_as_good_as_the_run_said(name: str, sou
         shutil.rmtree(tmp_path / "run" / "sites")
         refused = fedsvm("predict", tmp_path / "run", tmp_path / "new.csv", folder=tmp_path)
         assert refused.returncode == 2
-        assert "has no columns: each site keeps the part of its own." in " ".join(refused.stderr.split())
+        assert "has no columns: each site keeps the part for its columns." in " ".join(refused.stderr.split())
 
 
 @pytest.fixture(scope="module")
@@ -170,7 +170,7 @@ def test_the_model_file_says_its_version_and_its_scale_and_no_extremes(trained: 
 @pytest.mark.parametrize(
     ("name", "content", "sentence"),
     [
-        ("model.npz", b"PK\x03\x04 and no more", "model.npz cannot be read"),
+        ("model.npz", b"PK\x03\x04 and no more", "model.npz is not a file of a model"),
         ("result.json", b"[1]", "is not the folder of a run"),
     ],
 )

@@ -111,7 +111,7 @@ def test_only_its_owner_may_read_it_and_another_process_goes_on(tmp_path: Path) 
         Receipt(str(path), "1").record_ended("completed", {})
     second.release()
     path.write_bytes(edited(path.read_bytes()))
-    with pytest.raises(StepRefused, match=r"is damaged: line 6 .*; move it away"):
+    with pytest.raises(StepRefused, match=r"is damaged: line 6 .*; move it to"):
         Receipt(str(path), "1").record_ended("completed", {})
 
 

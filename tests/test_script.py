@@ -163,7 +163,7 @@ def test_a_stage_starts_again_over_others_unless_a_sum_was_opened(then: str) -> 
             place.admit("b", b"", ALL[1:], 2)
             place.note_change()
     free.admit("a", b"", ALL[2:], 3)
-    with pytest.raises(OrderRefused, match=r"over other sites at most 0 times .max_repeats.; step 'a' would be"):
+    with pytest.raises(OrderRefused, match=r"over other sites at most 0 times .max_repeats., and step 'a' would be"):
         bound.admit("a", b"", ALL[2:], 3)
 
 
