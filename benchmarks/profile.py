@@ -2,7 +2,8 @@
 
 Three tables. The first has processor time a round by process and thread, ours and the floor's (`benchmarks.floor`),
 which has the same messages and does nothing with them: what its I/O threads take is ZeroMQ, CURVE and the kernel, and
-what its main threads take is Python that says "send" and "receive". The second divides a site's main thread by the part
+what its main threads take is Python that says "send" and "receive". It has ours without and with receipts and signed
+orders, in three runs of each by turns. The second divides a site's main thread by the part
 of the program that runs, as Python's profiler has it, which takes about as long itself: it is to be read as shares.
 The third has the memory that is a site's own (Linux), by what it holds, as it is assembled and after the rounds.
 """
@@ -15,20 +16,24 @@ import os
 import pstats
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from benchmarks.floor import bare_ring
 from fedsvm.federation.federation import Federation
+from fedsvm.federation.membership import DropoutPolicy
+from fedsvm.federation.processes.launcher_cache import spare_launcher
 from fedsvm.federation.site.partition import Partition
-from fedsvm.federation.startup import local_federation
+from fedsvm.federation.site.terms import Terms
+from fedsvm.federation.startup import Deployment, SiteSetup, start_federation
 from fedsvm.protocols.sums.registry import SUMS
 from tools.arguments import parser
 
 ROOT = Path(__file__).parents[1]
-NUMBERS, ROUNDS, WARM_UP = 300, 100, 5
+NUMBERS, ROUNDS, WARM_UP, TURNS = 300, 100, 5, 3
+WAIT_S = 30.0
 WAITING = "waiting for a message"
 PARTS: Mapping[str, tuple[str, ...]] = {
     WAITING: ("'poll' of 'select",),
@@ -60,10 +65,21 @@ def floor_us(sites: int) -> dict[str, float]:
         return _spent_us(parties, lambda: ring.round(NUMBERS))
 
 
-def ours_us(sites: int, name: str) -> dict[str, float]:
-    """Return the same for one of our sums."""
-    with _federation(sites, name) as run:
+def ours_us(sites: int, name: str, *, receipts: bool) -> dict[str, float]:
+    """Return the same for one of our sums. receipts: whether sites keep receipts, and orders are signed."""
+    with tempfile.TemporaryDirectory() as folder, _federation(sites, name, folder if receipts else "") as run:
         return _spent_us(run.pids.values(), lambda: _sum(run))
+
+
+def by_turns_us(sites: int, name: str) -> tuple[dict[str, float], dict[str, float]]:
+    """Return the medians of several runs without receipts, and with them."""
+    runs = [(ours_us(sites, name, receipts=False), ours_us(sites, name, receipts=True)) for _ in range(TURNS)]
+    without, kept = ([pair[place] for pair in runs] for place in (0, 1))
+    return _medians(without), _medians(kept)
+
+
+def _medians(runs: Sequence[dict[str, float]]) -> dict[str, float]:
+    return {kind: float(np.median([run[kind] for run in runs])) for kind in runs[0]}
 
 
 def shares(sites: int, name: str) -> tuple[dict[str, float], float]:
@@ -108,10 +124,21 @@ def _own_kib(pid: int) -> dict[str, int]:
     return dict(own)
 
 
-def _federation(sites: int, name: str) -> contextlib.AbstractContextManager[Federation]:
-    nothing = Partition(arrays={"rows": np.zeros((1, 1))})
-    partitions = dict.fromkeys((f"site-{number}" for number in range(1, sites + 1)), nothing)
-    return local_federation("benchmarks.site_process", "numbers", partitions, SUMS[name](), settings={"seed": 0})
+@contextlib.contextmanager
+def _federation(sites: int, name: str, receipts: str = "") -> Iterator[Federation]:
+    """Start sites that hold nothing. receipts: the folder of their receipts; empty for none."""
+    names = tuple(f"site-{number}" for number in range(1, sites + 1))
+    nothing, total = Partition(arrays={"rows": np.zeros((1, 1))}), SUMS[name]()
+
+    def setup(site: str) -> SiteSetup:
+        path = f"{receipts}/{site}.jsonl" if receipts else ""
+        return SiteSetup(lambda file: nothing.write(str(file)), {"seed": 0}, receipt_path=path)
+
+    terms = Terms("numbers", {}, name, dict(total.options), total.min_sites)
+    deployment = Deployment(names, terms, total, setup, WAIT_S, DropoutPolicy(sites, "abort"))
+    with spare_launcher("benchmarks.site_process") as launcher, start_federation(launcher, deployment) as federation:
+        federation.assemble()
+        yield federation
 
 
 def _sum(run: Federation) -> None:
@@ -145,6 +172,11 @@ def _part(function: str) -> str:
     return next((part for part, marks in PARTS.items() if any(mark in named for mark in marks)), OTHER)
 
 
+def _all(spent: Mapping[str, float], sites: int) -> float:
+    """Return the processor time of all processes, from that of a site and of the coordinator."""
+    return sum(us * (sites if kind.startswith("site") else 1) for kind, us in spent.items())
+
+
 def main() -> None:
     """Measure and print, as Markdown."""
     arguments = parser("benchmarks.profile", __doc__)
@@ -153,10 +185,11 @@ def main() -> None:
     options = arguments.parse_args()
     sites, name = options.sites, options.sum
     os.environ["PYTHONPATH"] = str(ROOT)  # site processes find this package, which no wheel has
-    floor, ours = floor_us(sites), ours_us(sites, name)
-    print(f"| processor time a round, us | floor | {name}, {sites} sites |\n|---|---|---|")
+    floor, (ours, kept) = floor_us(sites), by_turns_us(sites, name)
+    print(f"| processor time a round, us | floor | {name}, {sites} sites | with receipts |\n|---|---|---|---|")
     for kind, spent in ours.items():
-        print(f"| {kind} | {floor[kind]:.0f} | {spent:.0f} |")
+        print(f"| {kind} | {floor[kind]:.0f} | {spent:.0f} | {kept[kind]:.0f} |")
+    print(f"| all | {_all(floor, sites):.0f} | {_all(ours, sites):.0f} | {_all(kept, sites):.0f} |")
     parts, calls = shares(sites, name)
     print(f"\nA site calls {calls:.0f} functions a round.")
     print("\n| of a site's main thread | share |\n|---|---|")

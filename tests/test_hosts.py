@@ -561,7 +561,8 @@ def test_sites_end_as_the_run_does_when_its_coordinator_is_interrupted(tmp_path:
         wait_until(lambda: stalled(sites[NAMES.index("north")]), 60)
         coordinator.process.terminate()
         assert coordinator.ends() == 130
-        assert "to resume the run, start them again, and fedsvm coordinate --resume deployed" in coordinator.said
+        command = "fedsvm coordinate --resume deployed --listen tcp://"
+        assert f"To resume the run, start them again, and run: {command}" in coordinator.said
         assert [each.ends() for each in sites] == [3] * 3
         assert all("left, since the run failed: its coordinator was interrupted." in each.said for each in sites)
         again = resumed(there, coordinator)

@@ -85,7 +85,8 @@ class ScriptPosition:
         if is_over_others and self._repeats_over_others == self._max_repeats:
             raise OrderRefused(
                 f"by this site's policy steps may be repeated over other sites at most {self._max_repeats} times "
-                f"(max_repeats), and step {step!r} would be repeated once more"
+                f"(max_repeats), and step {step!r} would be repeated once more; start a new run, or raise max_repeats "
+                "there"
             )
         before = distinct((*now, *anew))
         may = _after(before, step)

@@ -56,6 +56,7 @@ class Poller:
         self._selector = selectors.DefaultSelector()
         self._monitors: dict[zmq.Socket[bytes], zmq.Socket[bytes]] = {}
         self._readers: dict[zmq.Socket[bytes], Reader] = {}
+        self._descriptors: dict[zmq.Socket[bytes], int] = {}  # to ask a socket takes longer than to wait for it
         self._unread: dict[zmq.Socket[bytes], Reader] = {}  # used since they were found empty
         self._watched: list[Any] = []
 
@@ -80,7 +81,8 @@ class Poller:
         def mark_unread() -> None:
             self._unread[opened] = read
 
-        self._selector.register(opened.FD, selectors.EVENT_READ, mark_unread)
+        self._descriptors[opened] = opened.FD
+        self._selector.register(self._descriptors[opened], selectors.EVENT_READ, mark_unread)
         self._readers[opened] = self._unread[opened] = read
 
     def monitor(self, watched: zmq.Socket[bytes], events: int, note: Callable[[int, int], None]) -> None:
@@ -101,7 +103,7 @@ class Poller:
     def remove(self, watched: zmq.Socket[bytes]) -> None:
         """Close a monitored socket, and its monitor."""
         for closed in (watched, self._monitors.pop(watched)):
-            self._selector.unregister(closed.FD)
+            self._selector.unregister(self._descriptors.pop(closed))
             self._unread.pop(closed, None)
             del self._readers[closed]
         watched.disable_monitor()
@@ -121,23 +123,25 @@ class Poller:
     def serve(self, timeout_ms: int, *, first: zmq.Socket[bytes] | None = None) -> None:
         """Read every socket that has something to read; wait for one if there is none.
 
+        timeout_ms: maximum wait in milliseconds. With 0, every message that arrived is read. Otherwise a socket may have
+        more, which the next call reads: to find a socket empty takes as long as to read a message.
         first: a socket whose messages end the wait at once. Messages of other sockets may wait for some milliseconds,
         so that this process wakes up once for many of them.
         """
         try:
-            came = self._read_all()
+            came = self._read(until_empty := timeout_ms == 0)
             if first is not None and not came:
-                urgent = [(each, _POLLIN) for each in (first.FD, *self._watched)]
+                urgent = [(each, _POLLIN) for each in (self._descriptors[first], *self._watched)]
                 zmq_poll(urgent, min(timeout_ms, _GATHER_MS))
             for key, _ in self._selector.select(0 if came else timeout_ms / 1000):  # reading may have ended the wait
                 key.data()
-            self._read_all()
+            self._read(until_empty)
         except BaseException:  # such as Ctrl-C: the message that was being read is not signalled again
             self._unread.update(self._readers)
             raise
 
-    def _read_all(self) -> bool:
-        """Read the sockets in use until they are empty or much was read, and return whether there was anything."""
+    def _read(self, until_empty: bool) -> bool:
+        """Read the sockets in use once, or until they are empty or much was read. Return whether there was anything."""
         came = False
         for _ in range(_MOST_AT_ONCE):
             if not self._unread:
@@ -150,6 +154,8 @@ class Poller:
             for read in list(self._unread.values()):
                 read()
             came = True
+            if not until_empty:
+                break
         return came
 
     def close(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import shlex
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -239,7 +240,7 @@ class CoordinatedRun:
                 on_progress(federation)
 
         with (
-            _resumption_explained(self._run.folder, self._tell),
+            _resumption_explained(self._run.folder, self._meeting, self._tell),
             open_remote_federation(
                 endpoint,
                 sites,
@@ -279,17 +280,16 @@ def _party_now(party: Party, journal: Journal) -> Party:
 
 
 @contextmanager
-def _resumption_explained(folder: Path, tell: Callable[[str], None]) -> Iterator[None]:
+def _resumption_explained(folder: Path, meeting: JoinAddress, tell: Callable[[str], None]) -> Iterator[None]:
     """Tell the operator of a run that failed or was interrupted how it goes on, if it can."""
+    named = ["--listen", meeting.listen, "--key", f"{meeting.certificate.name}.key_secret"]
+    command = shlex.join(["fedsvm", "coordinate", "--resume", str(folder), *named])
     try:
         yield
     except FederationError as error:
         if is_resumable(error):
-            tell(f"the sites wait for the run to be resumed: fedsvm coordinate --resume {folder} --listen … --key …")
+            tell(f"start sites that ended again, by the same command; the others wait. To resume the run: {command}")
         raise
     except KeyboardInterrupt:
-        tell(
-            f"the sites end too; to resume the run, start them again, and fedsvm coordinate --resume {folder} "
-            "--listen … --key …"
-        )
+        tell(f"the sites end too. To resume the run, start them again, and run: {command}")
         raise
