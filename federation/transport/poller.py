@@ -123,8 +123,8 @@ class Poller:
     def serve(self, timeout_ms: int, *, first: zmq.Socket[bytes] | None = None) -> None:
         """Read every socket that has something to read; wait for one if there is none.
 
-        timeout_ms: maximum wait in milliseconds. With 0, every message that arrived is read. Otherwise a socket may have
-        more, which the next call reads: to find a socket empty takes as long as to read a message.
+        timeout_ms: maximum wait in milliseconds. With 0, every message that arrived is read. Otherwise a socket may
+        have more, which the next call reads: to find a socket empty takes as long as to read a message.
         first: a socket whose messages end the wait at once. Messages of other sockets may wait for some milliseconds,
         so that this process wakes up once for many of them.
         """
