@@ -2,8 +2,9 @@
 
 The same `Federation` and the same `Site` run over an endpoint that stores messages. At each visit a party runs from its
 start. It receives the stored messages in order and repeats its random draws, so it reaches its earlier state. Messages
-that it sent before are recognized and not sent again. It ends (`NothingDue`) where the next message is missing. Reading
-order:
+that it sent before are recognized and not sent again. It ends (`NothingDue`) where the next message is missing.
+
+Reading order:
 
 
 - `endpoint`: an endpoint over stored messages
