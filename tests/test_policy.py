@@ -136,7 +136,7 @@ def test_too_few_rows_and_other_columns_are_refused() -> None:
     rules = SiteRules(columns=("age",), min_rows=10)
     with pytest.raises(OrderRefused, match="10 rows or more, and has 9"):
         rules.check_held(9, ["age"])
-    with pytest.raises(OrderRefused, match=r"trains with age alone, and not with zip; add them to data\.ignore"):
+    with pytest.raises(OrderRefused, match=r"trains only with age, and not with zip; add them to data\.ignore"):
         rules.check_held(10, ["age", "zip"])
 
 
