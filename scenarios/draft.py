@@ -32,6 +32,9 @@ _ROWS_PER_SITE = 10
 
 _MAX_SITES = 50
 _MANY_ROWS, _FEW_ROWS = 1000, 200
+_ROWS_OF_LINEAR = 10_000
+"""Up to so many rows, a linear SVM of pooled rows is trained too, which takes LIBSVM seconds."""
+_LINEAR = 'baselines = ["libsvm-linear"]  # a linear SVM of all rows: a note says if a linear kernel does as well'
 _MAX_LISTED = 8
 """Columns with missing values that a line names."""
 
@@ -111,6 +114,7 @@ def draft(
         "",
         "[compare]",
         "sites = true               # also trains each site's own model, to show what federating gains",
+        *([_LINEAR] if data.rows <= _ROWS_OF_LINEAR else []),
         "",
         "[protocol]",
         f"sum = {_text(hiding_sum(len(places) or _sites(table, by)))}               # fedsvm audit compares them",

@@ -23,6 +23,7 @@ from fedsvm.algorithms.pooled import EvaluationRows
 from fedsvm.algorithms.svm_admm import AdmmSettings
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.scenarios.report.summary import lines
+from fedsvm.scenarios.run.model_warnings import linear_hint
 from fedsvm.scenarios.run.result import read_result
 from tests.commands import fedsvm
 from tests.tasks import table
@@ -153,6 +154,28 @@ def test_they_stand_beside_the_result_as_means_over_folds(tmp_path: Path) -> Non
     told = dict(lines(read_result(tmp_path / "run")))["baselines"]
     assert told.startswith("on pooled rows a decision tree 9")
     assert told.endswith("the larger class, always 62.74 %")
+
+
+def test_note_says_that_a_linear_kernel_does_as_well(tmp_path: Path) -> None:
+    rows = np.random.default_rng(5).normal(size=(240, 10))
+    lines_of_file = [",".join([*map(str, row), "yes" if sum(row) > 0 else "no"]) for row in rows.tolist()]
+    head = ",".join([*(f"x{place}" for place in range(10)), "label"])
+    (tmp_path / "rows.csv").write_text("\n".join([head, *lines_of_file, ""]))
+    named = 'compare.baselines=["libsvm-linear"]'
+    of_file = (f"data.source={tmp_path / 'rows.csv'}", "data.positive=yes", "algorithm.gamma=1.0")
+    run("quickstart", tmp_path / "run", named, *of_file)
+    result = read_result(tmp_path / "run")
+    assert result.metrics is not None and result.baselines is not None
+    linear = result.baselines["libsvm-linear"]
+    assert linear.accuracy >= result.metrics.accuracy
+    (note,) = (each for each in result.warnings if each.startswith("A linear SVM of pooled rows is correct on"))
+    assert note.endswith("--set algorithm.kernel=linear --set algorithm.features=identity.")
+    rbf, better = PanSettings(), replace(result.metrics, accuracy=linear.accuracy + 0.01)
+    assert list(linear_hint(rbf, result.metrics, result.baselines)) == [note]
+    assert not list(linear_hint(rbf, better, result.baselines))
+    assert not list(linear_hint(rbf, replace(result.metrics, threshold=0.3), result.baselines))
+    assert not list(linear_hint(replace(rbf, kernel="linear"), result.metrics, result.baselines))
+    assert not list(linear_hint(rbf, result.metrics, None))
 
 
 def test_they_stand_beside_a_vertical_run(tmp_path: Path) -> None:

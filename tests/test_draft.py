@@ -216,6 +216,7 @@ def test_an_export_with_odd_columns_needs_no_edit(tmp_path: Path) -> None:
     )
     assert "rows without: CRP 1\n" in written
     assert "[compare]\nsites = true" in written
+    assert 'baselines = ["libsvm-linear"]' in written
     small = ["--set", "algorithm.landmarks=20", "--set", "algorithm.tolerance=1e-3", "--quiet"]
     done = fedsvm("run", "my.toml", *small, folder=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")

@@ -24,7 +24,7 @@ from fedsvm.scenarios.report import axes, chart, comparison, drawing, sections
 from fedsvm.scenarios.report.message_flow import read_ledger
 from fedsvm.scenarios.report.page import write_report
 from fedsvm.scenarios.report.section import find_sections
-from fedsvm.scenarios.report.summary import lines, print_summary
+from fedsvm.scenarios.report.summary import lines, print_named, print_summary
 from fedsvm.scenarios.run.metrics import MEASURES
 from fedsvm.scenarios.run.result import RunResult, write_ledger
 from fedsvm.scenarios.schema import spec
@@ -189,6 +189,14 @@ def test_a_summary_that_goes_to_a_pipe_has_a_line_for_each_figure(repeated: Path
     assert all(each == each.rstrip() for each in rest)
     print_summary(Console(file=narrow, width=40, force_terminal=True), result, repeated)
     assert max(len(Text.from_ansi(each).plain.rstrip()) for each in narrow.getvalue().splitlines()) <= 40
+
+
+def test_named_sentences_fold_between_words_in_a_terminal() -> None:
+    terminal, sentence = io.StringIO(), "the coordinator alone recovers 0 of 455 rows of others"
+    print_named(Console(file=terminal, width=30, force_terminal=True), [("whole run", sentence)])
+    told = [Text.from_ansi(each).plain.split() for each in terminal.getvalue().splitlines()]
+    assert len(told) > 2
+    assert [word for words in told for word in words] == ["whole", "run", *sentence.split()]
 
 
 def test_a_report_says_what_repeats_and_folds_are_means_of(repeated: Path) -> None:

@@ -248,11 +248,12 @@ def _show_audit_json(result: RunResult, folder: Path) -> None:
 
 def _show_audit(result: RunResult, folder: Path) -> None:
     from fedsvm.scenarios.report import whole_run
+    from fedsvm.scenarios.report.summary import print_named
 
     if result.status == "completed":
         print_table([whole_run.HEAD, *whole_run.table(result.audit)])
-        out.print(f"\nwhole run  {whole_run.line(result.audit)}", highlight=False, markup=False, soft_wrap=True)
-        out.print(f"results    {folder}", highlight=False, markup=False, soft_wrap=True)
+        out.print()
+        print_named(out, [("whole run", whole_run.line(result.audit)), ("results", str(folder))])
 
 
 def _audit_sums(sites: int, folder: Path | None, *, as_json: bool) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -35,26 +35,32 @@ _MAX_MISTAKEN = 3
 
 def print_summary(console: Console, result: RunResult, folder: Path) -> None:
     """Print the summary of a completed run: as wide as a terminal is, and elsewhere a line for each figure and note."""
-    shown = [(name, visible(value)) for name, value in (*lines(result), ("results", str(folder)))]
-    title, has_own_lines = result.scenario["name"], not console.is_terminal
-    if has_own_lines:
-        width = max(len(name) for name, _ in shown)
-        console.print(title, soft_wrap=True)
-        for name, value in shown:
-            console.print(f"{name.ljust(width)}  {value}", soft_wrap=True)
-    else:
-        table = Table(title=title, title_justify="left", show_header=False, box=None, pad_edge=False)
-        table.add_column(style="dim", no_wrap=True)
-        table.add_column()
-        for name, value in shown:
-            table.add_row(name, Text(value))
-        console.print(table)
+    print_named(console, [*lines(result), ("results", str(folder))], result.scenario["name"])
+    has_own_lines = not console.is_terminal
     remarks = [*(result.collusion.remarks if result.collusion else ()), *release_remarks(result)]
     for note in (*remarks, *result.warnings[:_MAX_NOTES]):
         console.print(Text.assemble(("note", "yellow"), f" {visible(note)}"), soft_wrap=has_own_lines)
     if len(result.warnings) > _MAX_NOTES:
         more = len(result.warnings) - _MAX_NOTES
         console.print(Text.assemble(("note", "yellow"), f" and {more} more like it in result.json"))
+
+
+def print_named(console: Console, values: Sequence[tuple[str, str]], title: str | None = None) -> None:
+    """Print sentences with names: folded to the width of a terminal, and elsewhere in a line each."""
+    shown = [(name, visible(value)) for name, value in values]
+    if console.is_terminal:
+        table = Table(title=title, title_justify="left", show_header=False, box=None, pad_edge=False)
+        table.add_column(style="dim", no_wrap=True)
+        table.add_column()
+        for name, value in shown:
+            table.add_row(name, Text(value))
+        console.print(table)
+        return
+    if title is not None:
+        console.print(title, soft_wrap=True)
+    width = max(len(name) for name, _ in shown)
+    for name, value in shown:
+        console.print(f"{name.ljust(width)}  {value}", soft_wrap=True)
 
 
 def release_remarks(result: RunResult) -> list[str]:

@@ -1,12 +1,17 @@
-"""Warnings about tested models: a calibration that rests on few rows, and a model that names one class only."""
+"""Warnings about tested models.
+
+A calibration can rest on few rows, a model can name one class only, and a linear kernel can do as well.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
-from fedsvm.scenarios.run.metrics import FoldMetrics, class_table
+from fedsvm.scenarios.figures import percent
+from fedsvm.scenarios.run.metrics import BaselineMetrics, FoldMetrics, Metrics, class_table
 from fedsvm.scenarios.run.outcome import Fold
 
 
@@ -28,6 +33,25 @@ def cautions(folds: Sequence[Fold], classes: tuple[str, ...]) -> Iterator[str]:
         yield (
             f"{models} {classes[number]!r} for every test row: accuracy is only the share of that class. Look at "
             "the AUC and the threshold."
+        )
+
+
+def linear_hint(
+    settings: Any, metrics: Metrics | None, baselines: Mapping[str, BaselineMetrics] | None
+) -> Iterator[str]:
+    """Yield a sentence if a linear SVM of pooled rows was compared, and is as accurate as a model with another kernel.
+
+    Models whose threshold is not 0 are not compared, since the linear SVM's is.
+    """
+    linear = (baselines or {}).get("libsvm-linear")
+    if linear is None or metrics is None or metrics.threshold or getattr(settings, "kernel", "linear") == "linear":
+        return
+    if linear.accuracy >= metrics.accuracy:
+        has_map = isinstance(getattr(settings, "features", None), str)
+        features = " --set algorithm.features=identity" if has_map else ""
+        yield (
+            f"A linear SVM of pooled rows is correct on {percent(linear.accuracy)} of the test rows, this model on "
+            f"{percent(metrics.accuracy)}. Compare a run with --set algorithm.kernel=linear{features}."
         )
 
 

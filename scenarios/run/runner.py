@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -38,8 +38,8 @@ from fedsvm.scenarios.run.horizontal import SimulatedRows
 from fedsvm.scenarios.run.injector import Injector
 from fedsvm.scenarios.run.log import NAME as LOG
 from fedsvm.scenarios.run.log import RunLog
-from fedsvm.scenarios.run.metrics import Metrics
-from fedsvm.scenarios.run.model_warnings import cautions
+from fedsvm.scenarios.run.metrics import BaselineMetrics, Metrics
+from fedsvm.scenarios.run.model_warnings import cautions, linear_hint
 from fedsvm.scenarios.run.offered_terms import resolve_settings
 from fedsvm.scenarios.run.outcome import Fold, RunState
 from fedsvm.scenarios.run.own_models import mean_own_models
@@ -379,7 +379,7 @@ def _result(this: Run) -> RunResult:
         centralised=measuring.mean_pooled(
             [fold.pooled for fold in folds if fold.pooled is not None], scenario.data.folds or 1
         ),
-        baselines=measuring.mean_baselines([fold.baselines for fold in folds if fold.baselines is not None]),
+        baselines=_mean_baselines(this),
         own_models=mean_own_models([fold.own for fold in folds if fold.own is not None], scenario.data.folds or 1),
         selection=selection_result(
             [fold.selection for fold in folds if fold.selection is not None],
@@ -413,8 +413,15 @@ def _warnings(this: Run) -> tuple[str, ...]:
     """Return all warnings. If noise protects rows, there are none about tested models."""
     dataset, outcome = this.dataset, this.outcome
     of_models = (sentence for fold in outcome.folds for sentence in fold.warnings)
-    doubts = () if this.scenario.is_private else cautions(outcome.folds, dataset.classes)
+    doubts: Iterable[str] = ()
+    if not this.scenario.is_private:
+        hint = linear_hint(this.scenario.algorithm.settings, _metrics(this), _mean_baselines(this))
+        doubts = (*cautions(outcome.folds, dataset.classes), *hint)
     return *dataset.foreseen, *dataset.warnings, *of_models, *outcome.warnings, *doubts
+
+
+def _mean_baselines(this: Run) -> Mapping[str, BaselineMetrics] | None:
+    return measuring.mean_baselines([fold.baselines for fold in this.outcome.folds if fold.baselines is not None])
 
 
 def _metrics(this: Run) -> Metrics | None:
