@@ -202,7 +202,7 @@ class Exchange:
         """
         last = Deadline(FINAL_ANSWERS_S)
         for site in self._ended_sites():
-            self._dispatcher.mailbox.endpoint.hear_out(site, last)
+            self._dispatcher.mailbox.endpoint.read_remaining(site, last)
             self.notice()
         silent = dict.fromkeys(self.unanswered_sites(), f"it did not answer within {deadline.seconds:g} s")
         return {**silent, **self._ended_sites()}

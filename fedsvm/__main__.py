@@ -31,7 +31,7 @@ def main() -> None:
     os.environ.update(fast_blas())
     try:
         pool_tasks = _POOLS * limits.pool_tasks()
-        limits.require_tasks(pool_tasks + limits.TASKS_PER_ENDPOINT + 1 + limits.TASKS_PER_REHEARSAL, "fedsvm")
+        limits.require_tasks(pool_tasks + limits.TASKS_PER_ENDPOINT + 1 + limits.TASKS_PER_WARM_UP, "fedsvm")
         limits.require_address_space(pool_tasks, "fedsvm")
         if sys.argv[1:2] in _WITH_SITES:
             _start_server()

@@ -9,7 +9,7 @@ Reading order:
 - `ring_broadcast`, `common_seed`, `secret_order`: values that all sites know and the coordinator does not.
 - `scalar_product`: the scalar product of two sites' vectors.
 - `side_by_side`: several executions of one protocol, which share their messages.
-- `committee`: three sites that solve linear systems for all, drawn or agreed.
+- `committee`: three sites that help to solve linear systems, drawn or agreed.
 - `blind_parameters`: the public parameters of a linear system over all sites, and a mask, as residues.
 - `blind_sums`: sums that are opened with such a system.
 - `blind_masks`: draws a mask, and applies it to a matrix in shares.

@@ -1,4 +1,4 @@
-"""The masks of a blind system (`blind_system`): drawn by a member, and applied to a matrix that two members share.
+"""The masks of a blind system (`blind_system`): a member draws one, and two members apply it to a shared matrix.
 
 The owner of a mask O and the other member hold additive shares of a symmetric matrix H. They compute shares of
 O H O^T with correlated randomness of the dealer (see `blind_system`), so that neither learns the other's share, and the
@@ -19,7 +19,7 @@ from fedsvm.protocols.side_by_side import Receive, Send, Steps
 
 
 def draw_mask(channel: Channel, system: BlindSystem, max_factor: float) -> OwnMask:
-    """Draw a mask Q S, and factors of the right-hand sides.
+    """Draw a mask Q S, and a factor for each right-hand side.
 
     The mask is not S Q: the square of S would be the diagonal of its product with its transpose.
 
@@ -111,7 +111,7 @@ def mask_other(channel: Channel, system: BlindSystem, dealer: str, owner: str, s
 
 
 def deal_masking(channel: Channel, system: BlindSystem, owner: str, other: str) -> Steps[None]:
-    """Deal the correlated randomness for one mask, drawn for it alone, to its owner and to the other member."""
+    """Deal fresh correlated randomness for one mask to its owner and to the other member."""
     numbers, square = system.numbers, (system.extended, system.extended)
     seeds = channel.random((4, SHAPE[1]))
     yield Send(owner, seeds[:3])
@@ -125,7 +125,7 @@ def deal_masking(channel: Channel, system: BlindSystem, owner: str, other: str) 
 
 
 def _received_symmetric(system: BlindSystem, sender: str) -> Steps[FloatArray]:
-    """Return a symmetric matrix of residues, which comes as its upper triangle."""
+    """Receive and return a symmetric matrix of residues, which is sent as its upper triangle."""
     shape = (1, system.triangle)
     words = yield Receive(sender, (1, system.numbers.words(shape)))
     return symmetric(system.numbers.unpack(words, shape), system.extended)

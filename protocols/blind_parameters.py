@@ -200,7 +200,7 @@ class BlindSystem:
         return bool(np.abs(numbers).max() <= allowed)
 
     def add_penalty(self, full: FloatArray) -> FloatArray:
-        """Return extended matrices, not reduced, with the penalty added to their diagonals, in their place."""
+        """Add the penalty to the diagonals of extended matrices, in place and without reduction; return them."""
         penalized, penalty = np.arange(self.size - self.free), np.array([[self.penalty / self.scale]])
         full[:, penalized, penalized] += self.numbers.encode(penalty, FRACTION_BITS)[:, 0]
         return full
@@ -208,7 +208,7 @@ class BlindSystem:
 
 @functools.lru_cache(maxsize=2)
 def _places_in_entries(size: int, problems: int) -> IntArray:
-    """Return for each place of an extended matrix that among the entries; 0 where there is none."""
+    """Return for each position of an extended matrix its position among the entries; 0 if it has none."""
     triangle = size * (size + 1) // 2
     places = np.zeros((size + problems, size + problems), dtype=np.int64)
     places[:size, :size] = places_in_triangle(size)

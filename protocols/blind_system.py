@@ -4,7 +4,7 @@ H is the sum of all sites' symmetric matrices and a public diagonal, q the sum o
 are the committee (`committee`): the first a, the second b and the dealer c. All sites draw it anew in every attempt, or
 agree on it before the run. All numbers are integers modulo several primes (`arithmetic.residue_numbers`).
 
-    share   each site sends a seed of R_i to a, and puts H_i - R_i into the run's secure sum, which b opens.
+    share   each site sends a seed of R_i to a, and adds H_i - R_i to the run's secure sum, which b opens.
             So a holds R = sum R_i, and b holds T = H - R.
     mask    a draws O_a = Q S: Q Haar-random orthogonal, S diagonal, log-uniform in [1/2, 2]. From shares of H the two
             compute shares of O_a H O_a^T. The dealer gives a the seeds of U, W_1 and Q_1, and b the seed of a symmetric
@@ -13,7 +13,7 @@ agree on it before the run. All numbers are integers modulo several primes (`ari
                 a:  O_a (R + E) O_a^T + W_1 + Q_1 O_a^T + O_a Q_1^T
                 b:  W_2 + Q_2 D^T + D Q_2^T + D V D^T
             add up to O_a H O_a^T. The same with the roles of a and b exchanged gives O_b O_a H O_a^T O_b^T.
-    open    a adds to its share a uniform matrix that b takes off its own, and both send theirs to the coordinator. It
+    open    a adds to its share a uniform matrix that b subtracts from its own. Both send theirs to the coordinator. It
             has M = A H A^T and s = A q t, with A = O_b O_a and a factor t of every right-hand side that a alone knows.
     solve   The coordinator sends y = M^-1 s to b, b sends O_b^T y to a, and a has x = O_a^T O_b^T y / t.
     check   a sends x to b. They open r . (H x - q) to each other, for a random vector r that only they know. Both open
@@ -29,10 +29,10 @@ Security. Against semi-honest parties. Each site alone sees uniform numbers and 
 with any one site sees M, the solution and that site's own data: the other member's mask still hides H. Each eigenvalue
 of M is one of H up to a factor of 4 for each mask. Any two members of the committee learn H and q. Together with a
 coalition that opens the sum, they learn the parts of single sites. A dealer or member that lies causes a wrong
-solution, which the check notices unless a or b also lies in the check. There is no protection against a dealer or b
+solution, which the check detects unless a or b also lies in the check. There is no protection against a dealer or b
 that lies together with the coordinator: from a false matrix of the dealer the coordinator learns a part of a mask. Nor
-is there against the first site of the run, through which the draw goes: it may show each site other bits of the others,
-until every site takes it for a and another site for b. With three sites, one attempt in 36 comes out so.
+is there protection against the first site of the run, through which the draw goes. It may show each site other bits of
+the others, until every site takes it for a and another site for b. With three sites, one attempt in 36 succeeds.
 Messages between sites are sealed for their receiver, so the coordinator cannot read those that it forwards.
 """
 
@@ -78,7 +78,7 @@ def contribute_to_systems(
     entries: Sequence[FloatArray],
     members: Sequence[str] = (),
 ) -> list[FloatArray] | None:
-    """Run a site's part.
+    """Run a site's part, as a member of the committee or as another site.
 
     Parameters
     ----------
@@ -101,8 +101,8 @@ def contribute_to_systems(
     Raises
     ------
     StepRefused
-        There are too few or too many sites, or an agreed member does not take part. Nothing was sent. Also if another
-        party sent false numbers; no solution was opened then.
+        There are too few or too many sites, or an agreed member does not take part; nothing was sent. Or another party
+        sent false numbers; no solution was opened.
     BoundExceeded
         An entry is beyond the scale. Nothing was sent.
     PeerDropped
@@ -227,7 +227,7 @@ def _serve_as_second(
 
 
 def _add_dither(channel: Channel, system: BlindSystem, full: FloatArray) -> FloatArray:
-    """Return extended matrices, not reduced, with this member's noise on the right-hand sides, added in their place."""
+    """Add this member's noise to the right-hand sides of extended matrices, in place and without reduction."""
     numbers, d = system.numbers, system.size
     if system.dither:
         drawn = normal(channel, d * system.problems).reshape(system.problems, d)

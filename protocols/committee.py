@@ -84,13 +84,13 @@ def draw_committee(channel: Channel) -> Committee:
     Raises
     ------
     StepRefused
-        A site shows other bits than it committed to, or another site changed those of this one.
+        A site shows other bits than it committed to, or another site changed the bits of this one.
     """
     own = channel.random(SHAPE)
     commitments = _all_of(channel, _digest(own))
     shown = _all_of(channel, own)
     if any((_digest(each[None, :]) != kept).any() for each, kept in zip(shown, commitments, strict=True)):
-        raise StepRefused("a site shows other random bits than it committed itself to")
+        raise StepRefused("a site shows other random bits than it committed to")
     chosen = secret_order(np.bitwise_xor.reduce(shown, axis=0)[None, :], "committee", len(channel.sites))[:MIN_SITES]
     if channel.me == channel.sites[0]:
         channel.send(COORDINATOR, chosen.astype(np.uint64)[None, :])

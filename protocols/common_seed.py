@@ -6,15 +6,15 @@ summed table.
 
 Cost: n - 1 messages of 32 bytes, n - 1 hops.
 
-Security. Against semi-honest parties the coordinator learns nothing. Any site that colludes with it gives the secret
-away, so nothing may rest on it but unlinkability from the coordinator.
+Security. With semi-honest parties, the coordinator learns nothing. Any site that colludes with it reveals the secret,
+so it may only protect unlinkability from the coordinator.
 """
 
 from __future__ import annotations
 
 from fedsvm.federation.arrays import Residues
 from fedsvm.federation.channel.interface import Channel
-from fedsvm.protocols.ring_broadcast import pass_on
+from fedsvm.protocols.ring_broadcast import broadcast_ring
 
 SHAPE = (1, 4)
 """Shape of the secret, as residues."""
@@ -33,4 +33,4 @@ def common_seed(channel: Channel) -> Residues:
         256 secret bits, the same at every site.
     """
     first = channel.sites[0]
-    return pass_on(channel, first, channel.random(SHAPE) if channel.me == first else None, SHAPE)
+    return broadcast_ring(channel, first, channel.random(SHAPE) if channel.me == first else None, SHAPE)

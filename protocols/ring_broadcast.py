@@ -1,12 +1,12 @@
-"""One site's array at every site, without the coordinator.
+"""A broadcast of one site's array to all sites along the ring, without the coordinator.
 
-The site that has it sends it to its successor on the ring, and every site passes it on over its own encrypted link.
-Passing on, instead of sending to all from one site, needs no connection that a ring sum does not need anyway.
+The origin sends the array to its successor on the ring, and every site forwards it. This uses only connections that a
+ring sum also needs.
 
 Cost: n - 1 messages of the array's size, n - 1 hops.
 
-Security. Every site learns the array, the coordinator nothing of it but its size; any site that colludes with the
-coordinator gives it away.
+Security. Every site learns the array; the coordinator learns only its size. Any site that colludes with the coordinator
+reveals it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from fedsvm.federation.channel.interface import Channel
 
 
-def pass_on(
+def broadcast_ring(
     channel: Channel, origin: str, array: NDArray[Any] | None, shape: Sequence[int], dtype: Any = np.uint64
 ) -> NDArray[Any]:
     """Run a site's part; the coordinator has none.
@@ -31,11 +31,11 @@ def pass_on(
     origin : str
         The site that has the array.
     array : ndarray or None
-        At the origin, the array; elsewhere it is not looked at.
+        The array, at the origin; ignored at other sites.
     shape : sequence of int
-        Of the array.
+        The shape of the array.
     dtype : numpy dtype, default uint64
-        Of the array.
+        The type of the array.
 
     Returns
     -------

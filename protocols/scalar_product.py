@@ -1,21 +1,21 @@
-"""The scalar product of two sites' vectors, which neither shows the other.
+"""The scalar product of two sites' vectors, which neither site shows the other.
 
-Clifton et al. (section 3.4) hide a vector behind linear combinations of random ones, which a site that knows some of
-its entries can undo. Here the coordinator deals randomness instead (Du and Zhan): vectors R_a and R_b,
-and r_a + r_b = R_a . R_b.
+Clifton et al. (section 3.4) hide a vector behind linear combinations of random vectors, which a site that knows some
+entries can undo. Here the coordinator deals randomness instead (Du and Zhan): vectors R_a and R_b, and numbers with
+r_a + r_b = R_a . R_b.
 
     first -> second: x + R_a          second -> first: y + R_b
     second -> first: u = (x + R_a) . y + r_b - t, with t drawn by the second
     first: x . y - t = u - R_a . (y + R_b) + r_a
 
-The two hold additive shares of the product, x . y - t and t, and show them to the coordinator. Everything is an integer
-modulo 2^128: entries have f bits behind the point, the product 2 f.
+The two sites have additive shares of the product, x . y - t and t, and send them to the coordinator. All numbers are
+integers modulo 2^128: entries have f fraction bits, and the product 2 f.
 
 Cost: 9 messages, 4 hops, 16 (4 d + 5) bytes.
 
-Security. Against semi-honest parties. What each site sees of the other is uniform, and the coordinator sees the product
-alone. The coordinator together with either site learns the other's vector. A product reveals what it reveals: with a
-vector of its own choice a site learns an entry of the other's, so whoever may ask must not choose the vector.
+Security. Against semi-honest parties. Each site receives only uniform numbers from the other, and the coordinator
+learns only the product. The coordinator together with either site learns the other's vector. The product itself reveals
+information: a site that chooses its vector can learn an entry of the other's.
 
 References
 ----------
@@ -40,21 +40,21 @@ from fedsvm.federation.transport.keys import COORDINATOR
 _LIMBS = 2
 _MODULUS = 1 << 128
 _MAX_FRACTION_BITS = 52
-"""More than float64 has."""
+"""Maximum number of fraction bits of an entry, more than float64 has."""
 
 Integers = NDArray[np.object_]
 """Python integers below 2^128."""
 
 
 def fraction_bits(length: int, bound: float) -> int:
-    """Return the number of bits behind the point of an entry.
+    """Return the number of fraction bits of an entry.
 
     Parameters
     ----------
     length : int
-        Of the vectors.
+        The length of the vectors.
     bound : float
-        No entry exceeds it in size.
+        Maximum absolute value of an entry.
 
     Returns
     -------
@@ -64,7 +64,7 @@ def fraction_bits(length: int, bound: float) -> int:
     Raises
     ------
     ValueError
-        If none is left.
+        No fraction bit is left.
     """
     if not math.isfinite(bound * bound):
         raise ValueError(f"the product of entries of size {bound:g} does not fit 128 bits")
@@ -81,14 +81,14 @@ def scalar_product(channel: Channel, vector: FloatArray, bound: float) -> None:
     ----------
     channel : Channel
     vector : float64 array of shape (d,)
-        The site's own.
+        The site's vector.
     bound : float
-        No entry of either vector exceeds it in size; public.
+        Maximum absolute value of an entry of either vector; public.
 
     Raises
     ------
     BoundExceeded
-        Before anything is sent, for a vector that does not fit.
+        An entry is not finite or exceeds the bound; nothing was sent.
     """
     own = _encode(vector, bound)
     mask = _integers(channel.receive(COORDINATOR, (_LIMBS, len(own))))
@@ -113,9 +113,9 @@ def deal_and_reveal(channel: Channel, length: int, bound: float) -> float:
     ----------
     channel : Channel
     length : int
-        Of the vectors.
+        The length of the vectors.
     bound : float
-        No entry of either vector exceeds it in size.
+        Maximum absolute value of an entry of either vector.
 
     Returns
     -------

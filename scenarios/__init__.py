@@ -6,12 +6,12 @@ run       a run from start to end: pipelines, faults, audit, metrics, result
 report    live view, summary, report page
 sweep     grids of runs, with table and plots
 hosts     runs over sites on other hosts
-oversight  pages for the people who are responsible for a site's data
-hub       an application: the task service
-reproduction  an application: measures the claims of papers again, with verdicts; `papers` has their files
-predict   predictions of a run's model for new rows
-saved_model  the model in the folder of a run
-table_rows   rows of a table in the columns of a model
+oversight   pages for the people who are responsible for a site's data
+hub         the task service, an application
+reproduction  reproduces the claims of papers, with verdicts, an application; `papers` has their files
+predict     predictions of a run's model for new rows
+saved_model   the model in the folder of a run
+table_rows    rows of a table in the columns of a model
 column_prediction  predictions over sites that hold columns
 forecast  the predicted cost of a scenario with more sites
 description  `fedsvm describe`: the columns of all sites, without training

@@ -29,21 +29,21 @@ class RunProgress:
     Parameters
     ----------
     phase : str
-        Such as "setup", "train".
+        The current phase, such as "setup" or "train".
     round : int
-        Number of the last one that ended, from 1; a resumed run counts on.
+        The number of the last completed round, from 1; a resumed run continues the count.
     sites : tuple of str
-        Those that take part.
+        The sites that take part.
     payload_bytes : int
-        What protocols carried so far.
+        Bytes of the arrays in all protocol messages so far.
     figures : mapping of str to float
-        What the algorithm last said of itself, such as its `iteration`, `objective` and certified `gap`.
+        The latest metrics of the algorithm, such as its `iteration`, `objective` and certified `gap`.
     faults : tuple of str
-        Those that struck so far, in sentences.
+        The faults that occurred so far, in sentences.
     seconds : float
-        Since the run began.
+        Seconds since the run began.
     seconds_left : float, optional
-        Estimate of the time until training or the audit ends; None if nothing tells.
+        Estimated seconds until training or the audit ends; None if unknown.
     """
 
     phase: str
@@ -77,7 +77,7 @@ def run(
 ) -> RunResult:
     """Run a scenario file, or one of the catalogue, write its report, and return its result.
 
-    A run that fails is a result too, with `status` and `error`, and so is one that Ctrl-C ends: its `status` is
+    A run that fails also returns a result, with `status` and `error`. So does a run that Ctrl-C ends: its `status` is
     "interrupted", and no KeyboardInterrupt is raised.
 
     Parameters
@@ -85,30 +85,30 @@ def run(
     scenario : str or Path
         A TOML file, or the name of a scenario in the catalogue.
     sites : int, optional
-        Number of sites, in place of the scenario's.
+        Number of sites; by default that of the scenario.
     changes : mapping of str to Any, optional
         Values by key path, such as ``{"algorithm.C": 10.0}``.
     out : str or Path, optional
-        A folder for the results that does not exist; ``runs/NAME-TIME-PID`` without it.
+        A new folder for the results; by default ``runs/NAME-TIME-PID``.
     audit : bool, default False
-        Whether to attack the run afterwards, as ``fedsvm audit SCENARIO`` does: `audit` of the result.
+        Whether to attack the run afterwards, as ``fedsvm audit SCENARIO`` does; see `audit` of the result.
     progress : callable, optional
-        Called with a `RunProgress` after every round, and whenever the algorithm has new figures. What it raises ends
-        the run, and is the error of the result.
+        Called with a `RunProgress` after every round, and whenever the algorithm has new figures. An exception that it
+        raises ends the run, and is the error of the result.
 
     Returns
     -------
     RunResult
-        What `result.json` in the folder holds; `to_dict()` gives that as plain values.
+        The content of `result.json` in the folder; `to_dict()` returns it as plain values.
 
     Raises
     ------
     ScenarioError
-        Where the scenario or its data are wrong; nothing was started.
+        The scenario or its data are invalid; nothing was started.
     OSError
-        Where the folder cannot be made.
+        The folder cannot be created.
     TypeError
-        Where `progress` is no function.
+        `progress` is not a function.
 
     Examples
     --------

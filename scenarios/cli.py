@@ -36,13 +36,13 @@ AREAS: Mapping[str, tuple[str, ...]] = {
     "fedsvm.scenarios.sets": ("sets",),
     "fedsvm.scenarios.runs": ("runs",),
 }
-"""Modules, each with an `app` that has the commands of these names."""
+"""The commands of each module, which has them in its `app`."""
 
 _HELP_OPTIONS = ["-h", "--help"]
 
 
 def application(asked: str = "") -> typer.Typer:
-    """Return the command line: with the area of the command that is asked for alone, since imports take time."""
+    """Return the command line, only with the area of the requested command, since imports take time."""
     app = typer.Typer(
         no_args_is_help=True,
         context_settings={"help_option_names": _HELP_OPTIONS},
@@ -78,7 +78,10 @@ def _options(
 
 
 def main(app: typer.Typer, began: float) -> None:
-    """Run the command line, given when that was asked for; every error ends in a sentence and an exit status."""
+    """Run the command line. Every error ends in a sentence and an exit status.
+
+    began: when the process started, on the monotonic clock in seconds.
+    """
     try:
         try:
             with refused_tasks_explained():
@@ -98,6 +101,6 @@ def main(app: typer.Typer, began: float) -> None:
     except OSError as error:
         complain(f"{error.filename or 'A file'} cannot be read or written: {error.strerror}.")
         sys.exit(FAILED)
-    except FederationError as error:  # before any run: of a sum of another package that cannot be loaded
+    except FederationError as error:  # before any run: a sum of another package cannot be loaded
         complain(str(error))
         sys.exit(WRONG)

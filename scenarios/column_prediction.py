@@ -36,24 +36,24 @@ from fedsvm.scenarios.schema.errors import ScenarioError
 from fedsvm.scenarios.schema.spec import Scenario
 
 _OF_TRAINING = ("folds", "repeats", "test_fraction", "tested_by", "calibration")
-"""The keys for reading data that are about test rows."""
+"""The keys for reading data that apply to test rows."""
 
 
 @dataclass(frozen=True)
 class SplitModel:
-    """A model in parts: the coordinator has coefficients, every site its columns of the support records.
+    """A model in parts: the coordinator has the coefficients, and every site its columns of the support records.
 
     Attributes
     ----------
     scenario : Scenario
-        That of its run.
+        The scenario of its run.
     sites : tuple of str
         The sites that have parts of it, in ring order.
     expansion : KernelExpansion
     classes : (K,) array of str
         Names of the classes.
     version : str
-        Of fedsvm that trained it.
+        The version of fedsvm that trained it.
     """
 
     scenario: Scenario
@@ -68,14 +68,15 @@ class SplitModel:
         Parameters
         ----------
         receiver : str, optional
-            Who gets them: a site or "coordinator". By default the site of the labels, and of two sites the coordinator.
+            The party that receives them: a site or "coordinator". By default the site of the labels, or the coordinator
+            if there are only two sites.
         records : int
             The maximum number of records.
 
         Raises
         ------
         ScenarioError
-            The receiver is no party, or a site that would learn the other's part.
+            The receiver is not a party, or it is one of two sites, which would learn the other's part.
         """
         hides, parties = len(self.sites) >= MIN_SITES_TO_OPEN, [*self.sites, COORDINATOR]
         named = receiver or (self._label_site if hides else COORDINATOR)
@@ -156,9 +157,9 @@ def ask_sites(folder: Path, scaled: FloatArray) -> FloatArray:
     Parameters
     ----------
     folder : Path
-        That of a run, with the sites' parts of its model.
+        The folder of a run, with the sites' parts of its model.
     scaled : (n, p) FloatArray
-        Rows in the columns of all sites, one site's after the other's.
+        Scaled rows. The columns are those of the first site, then those of the second, and so on.
 
     Raises
     ------
@@ -194,5 +195,5 @@ def ask_sites(folder: Path, scaled: FloatArray) -> FloatArray:
 
 
 def part_with(part: Mapping[str, NDArray[Any]], rows: FloatArray, identifiers: list[str] | None = None) -> Partition:
-    """Return what a site holds: its part of a model, and new records in its columns, scaled."""
+    """Return the data of a site: its part of a model, and scaled new records in its columns."""
     return prediction_partition(rows, part["reference"], part["dual_coef"], part["columns"].tolist(), identifiers)

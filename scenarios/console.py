@@ -1,7 +1,7 @@
 """The terminal: text that cannot change how it is shown.
 
-Names of columns, classes and files are a stranger's: what is not printed as itself (control characters, which a
-terminal obeys, and line ends) is shown as Python escapes it, and nothing is taken for markup.
+Names of columns, classes and files may come from strangers. So unprintable characters, such as the control characters
+that a terminal executes, and line ends are shown as Python escapes, and no text is interpreted as markup.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ out = console()
 
 
 Position = tuple[str | None, int | None]
-"""A run, by its number in hexadecimal, and the last round that a party knows of; None where there is none yet."""
+"""A run, by its number in hexadecimal, and the last round that a party knows; None before there is one."""
 
 
 class _JsonLines(io.StringIO):
@@ -64,14 +64,14 @@ class _JsonFormatter(logging.Formatter):
 def log_as_json(party: str, position: Callable[[], Position] = lambda: (None, None)) -> None:
     """Write all further lines on standard error as JSON objects with `time`, `party`, `run`, `round` and `message`.
 
-    Errors that the hub and libraries log are among them.
+    This includes errors that the hub and libraries log.
 
     Parameters
     ----------
     party : str
         The name of the party that writes them.
     position : callable
-        Returns the run and the round that the party is in.
+        Returns the current run and round of the party.
     """
 
     def line(message: str) -> str:
@@ -92,12 +92,12 @@ def complain(sentence: str) -> None:
 
 
 def say(who: str, sentence: str) -> None:
-    """Print on standard error what happened at a party."""
+    """Print an event at a party on standard error."""
     errors.print(f"{who}: {visible(sentence)}", soft_wrap=True)
 
 
 def print_table(rows: Sequence[tuple[str, ...]]) -> None:
-    """Print rows of text in columns: as wide as a terminal is, and elsewhere as wide as they are."""
+    """Print rows of text in columns. They are wrapped to the width of a terminal, and not wrapped elsewhere."""
     shown = [[visible(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in itertools.zip_longest(*shown, fillvalue="")]
     if not out.is_terminal:

@@ -45,11 +45,11 @@ _MAX_VALUES = 12
 
 
 def describable(scenario: Scenario) -> Scenario:
-    """Return the scenario with all rows at the sites, gaps and all. Raises ScenarioError if it cannot be described."""
+    """Return the scenario with all rows at the sites, unfilled. Raises ScenarioError if it cannot be described."""
     data = scenario.data
     if data.partition == "vertical":
         raise ScenarioError(
-            ["data.partition: must be horizontal; of sites that hold columns each describes its own (data describe)."]
+            ["data.partition: must be horizontal; if sites hold columns, each can describe its own (data describe)."]
         )
     if scenario.is_private:
         raise ScenarioError(
@@ -104,14 +104,14 @@ def describe_simulation(scenario: Scenario, base: Path, folder: Path | None) -> 
         SPARE.take(SITE_MODULE) as launcher,
         Injector(chosen, launcher) as injector,
     ):
-        starter = Starter(chosen, rows, launcher, injector, folder or Path(unwanted), everybody=False)
+        starter = Starter(chosen, rows, launcher, injector, folder or Path(unwanted), audits_all=False)
         deployment = replace(starter.deployment(), terms=terms_to_describe(chosen))
         with start_federation(launcher, deployment, views=injector.view) as federation:
             federation.assemble()
             return over(federation, chosen, rows.schema, rows.classes)
 
 
-# What is shown.
+# Presentation.
 
 
 def numeric_lines(found: ColumnDescription) -> Iterator[tuple[str, ...]]:
@@ -153,7 +153,7 @@ def class_line(found: ColumnDescription) -> str:
 
 
 def privacy_line(found: ColumnDescription) -> str:
-    """Return what protects the rows."""
+    """Return a line on the noise that protects the rows."""
     if not found.mu:
         return "none: the sums are exact; data.statistics_privacy above 0 adds noise"
     rows = found.noise["classes"] * math.sqrt(len(found.classes))
@@ -164,7 +164,7 @@ def privacy_line(found: ColumnDescription) -> str:
 
 
 def notes(found: ColumnDescription) -> Iterator[str]:
-    """Yield sentences about columns that may not be as they should."""
+    """Yield sentences about columns that may be wrong."""
     for numeric in found.numeric:
         yield from _numeric_notes(numeric, len(found.sites))
     for categorical in found.categorical:
@@ -204,7 +204,7 @@ def _constant(name: str, constant: int | None, sites: int) -> Iterator[str]:
 
 
 def page(found: ColumnDescription, name: str) -> str:
-    """Return a page that needs no other file. name: of the scenario."""
+    """Return a self-contained HTML page. name: the name of the scenario."""
     return template.render(
         "description.html.j2",
         f"Columns of {name}",
@@ -225,7 +225,7 @@ def to_json(found: ColumnDescription) -> str:
 
 
 def _missing(found: ColumnDescription, share: float, kind: str) -> str:
-    """Return the share of rows without a value, or what it is below if noise hides it."""
+    """Return the share of rows without a value, or an upper bound of it if noise hides it."""
     rows = found.noise["classes"] * math.sqrt(len(found.classes)) if kind == "known" else 0.0
     least = 2 * math.hypot(found.noise[kind], rows) / found.rows
     return percent(share, 1) if share >= least else f"below {percent(min(least, 1.0), 0)}"

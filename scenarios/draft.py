@@ -1,4 +1,4 @@
-"""A first scenario for a table: what is in it decides what is written, and a comment says why."""
+"""A first scenario for a table, whose settings follow from the values, with comments that give the reasons."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from fedsvm.scenarios.schema.protocol import hiding_sum
 _SITE_NAME = re.compile(r"(.*[\W_])?(hospital|site|clinic|klinik|krankenhaus|cent(er|re)|institution|facility)", re.I)
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 _ROWS_PER_SITE = 10
-"""A column with fewer, on average, names something else than sites."""
+"""Minimum mean number of rows for each value of a column that names sites."""
 
 _MAX_SITES = 50
 _MANY_ROWS, _FEW_ROWS = 1000, 200
@@ -36,21 +36,21 @@ _ROWS_OF_LINEAR = 10_000
 """Up to so many rows, a linear SVM of pooled rows is trained too, which takes LIBSVM seconds."""
 _LINEAR = 'baselines = ["libsvm-linear"]  # a linear SVM of all rows: a note says if a linear kernel does as well'
 _MAX_LISTED = 8
-"""Columns with missing values that a line names."""
+"""Maximum number of columns with missing values that a line names."""
 
 _MU = 0.5
-"""Of noisy statistics."""
+"""The mu of noisy statistics."""
 
 _SITES_OF_A_SUM = 3
-"""The fewest sites of a sum in the policy template."""
+"""The minimum number of sites of a sum in the policy template."""
 
 _RARE = 0.2
-"""A class with less than this share of the rows is weighted up."""
+"""Share of the rows below which classes are weighted."""
 
 
 @dataclass(frozen=True)
 class Draft:
-    """The text of a scenario, and what it leaves to whoever reads it, in sentences."""
+    """The text of a scenario, and sentences on the decisions that remain and on doubtful values."""
 
     text: str
     asks: tuple[str, ...]
@@ -65,11 +65,27 @@ def draft(
     positive: str | None = None,
     ignore: Sequence[str] = (),
 ) -> Draft:
-    """Return a scenario for `source`, to be written to `path`. Raises ScenarioError, saying what to change.
+    """Return a scenario for a table.
 
-    source: one table, or the table of each site by its name; of these some may be unreadable. label: the column of the
-    classes. site: of the names of sites; without it one that is called so, if there is one. positive: which class is
-    +1; without it the one that is plain. ignore: columns that are not wanted.
+    Parameters
+    ----------
+    path : Path
+        The file to which the scenario will be written.
+    source : str or mapping of str to str
+        One table, or the table of each site by its name; some of these may be unreadable.
+    label : str
+        The column of the classes.
+    site : str, optional
+        The column of the names of sites; by default a column with such a name, if there is one.
+    positive : str, optional
+        The class that is +1; by default the obvious one of two, such as "yes".
+    ignore : sequence of str, default ()
+        Columns that are not used.
+
+    Raises
+    ------
+    ScenarioError
+        A name, a column or a class is invalid. The message says what to change.
     """
     places = {} if isinstance(source, str) else source
     name = _require_names(path, places, site)
@@ -84,20 +100,8 @@ def draft(
     table, apart = found.table, dict(found.apart)
     if places and (column := _site_column(table, label, [*found.unmeasured, *apart])):
         apart[column] = "names the site of a row, as the files do"
-    data = sources.choose(
-        table,
-        label=label,
-        ignore=[each for each in (*found.unmeasured, *apart, *([by] if by else [])) if each in table.columns],
-        missing="mean",
-        unlabeled="drop",
-        classes=None,
-        min_classes=1,
-    )
-    chosen = positive if positive is not None else obvious_positive(data.classes) if len(data.classes) == 2 else None
-    if chosen is not None and chosen not in data.classes:
-        raise ScenarioError(
-            [f"--positive: {chosen!r} is not a label of {data.name}; it has {quote_names(data.classes)}."]
-        )
+    data = _choose_columns(table, label, [*found.unmeasured, *apart, *([by] if by else [])])
+    chosen = _positive_class(data, positive)
     lines = [
         f"# {data.rows} rows of {data.name}; `fedsvm new` wrote this, and all of it may be changed.",
         f"name = {_text(name)}",
@@ -127,8 +131,32 @@ def draft(
     return Draft("\n".join([*lines, ""]), (*asks, *cut, *not_used, *doubts, *notes(found), *categories.warnings(data)))
 
 
+def _choose_columns(table: Table, label: str, ignore: Sequence[str]) -> Dataset:
+    """Return the labeled rows of a table without some columns."""
+    return sources.choose(
+        table,
+        label=label,
+        ignore=[each for each in ignore if each in table.columns],
+        missing="mean",
+        unlabeled="drop",
+        classes=None,
+        min_classes=1,
+    )
+
+
+def _positive_class(data: Dataset, positive: str | None) -> str | None:
+    """Return the class that is +1: the named one, or the obvious one of two. Raises ScenarioError for another name."""
+    if positive is None:
+        return obvious_positive(data.classes) if len(data.classes) == 2 else None
+    if positive not in data.classes:
+        raise ScenarioError(
+            [f"--positive: {positive!r} is not a label of {data.name}; it has {quote_names(data.classes)}."]
+        )
+    return positive
+
+
 def _cut(read: Table, rows: int) -> list[str]:
-    """Return a sentence about rows at the end that were removed, so that a number of rows is left."""
+    """Return a sentence about the rows that were removed at the end of a table, if any. rows: those that are left."""
     if read.rows == rows:
         return []
     said = "row has" if read.rows - rows == 1 else f"{read.rows - rows} rows have"
@@ -137,10 +165,10 @@ def _cut(read: Table, rows: int) -> list[str]:
 
 
 def _require_names(path: Path, places: Mapping[str, str], site: str | None) -> str:
-    """Return the name of the scenario. Raises ScenarioError for names that are none, and two ways to name sites."""
+    """Return the name of the scenario. Raises ScenarioError for invalid names, and for two ways to name sites."""
     problems = []
     if places and site is not None:
-        problems.append("--site: each file of --data is a site's already; remove it.")
+        problems.append("--site: each file of --data already belongs to a site; remove this option.")
     for key, name in [(f"{path}: the name of the file, which becomes the scenario's,", path.stem)] + [
         ("--data: the name of a site", name) for name in places
     ]:
@@ -160,7 +188,7 @@ def _require_columns(
     site: str | None,
     ignore: Sequence[str],
 ) -> None:
-    """Raise ScenarioError, with the problems of unreadable files, for columns that options name and no table has."""
+    """Raise ScenarioError for columns that options name and no table has; it includes problems of unreadable files."""
     lost = [problem for problems in unreadable.values() for problem in problems]
     if not tables:
         raise ScenarioError(lost)
@@ -182,7 +210,7 @@ def _require_columns(
 
 
 def _asks(data: Dataset, label: str, positive: str | None) -> Iterator[str]:
-    """Yield what somebody has to decide about the label."""
+    """Yield sentences on the decisions that remain about the label."""
     if len(data.classes) < 2:
         yield f"data.label: column {label!r} has one class only ({quote_names(data.classes)}); two are needed."
     elif positive is None and len(data.classes) == 2:
@@ -192,7 +220,7 @@ def _asks(data: Dataset, label: str, positive: str | None) -> Iterator[str]:
 
 
 def _site_column(table: Table, label: str, without: Collection[str]) -> str | None:
-    """Return the column that is named like one of sites, and has as many values."""
+    """Return the column whose name and number of values suggest that it has the names of sites, or None."""
     for name, values in table.columns.items():
         if name not in (label, *without) and _SITE_NAME.fullmatch(name):
             count = len(np.unique(values[~gaps(values)]))
@@ -301,12 +329,12 @@ def _sources(path: Path, places: Mapping[str, str], unreadable: Mapping[str, Seq
 
 
 def _key(name: str) -> str:
-    """Return a name as a key of TOML, in quotes unless it is a bare one."""
+    """Return a name as a TOML key, in quotes unless it is a bare key."""
     return name if _BARE_KEY.fullmatch(name) else _text(name)
 
 
 def _corrections(found: HarmonizedTables) -> Iterator[str]:
-    """Yield the tables that bring files into one form."""
+    """Yield the tables that harmonize the files."""
     if found.codes or found.zeros:
         head = "[data.missing_values]      # they look like codes; remove those that are values"
         yield from ("", head if found.codes else "# [data.missing_values]")
@@ -336,7 +364,7 @@ def _ranges(data: Dataset) -> Iterator[str]:
 
 
 def _plain(value: str) -> str:
-    """Return a value as TOML: a whole number as it is, others in quotes."""
+    """Return a value as TOML: a whole number unquoted, others in quotes."""
     return value if re.fullmatch(r"-?[1-9]\d*", value) else _text(value)
 
 

@@ -1,10 +1,10 @@
 """Drift: values of new rows outside the range of the training rows, missing and unknown values, and shifted means.
 
-No training row and no extreme value is needed. A column's range is the declared one (`data.ranges`). Otherwise it is
-the window of the noisy statistics, whose ends are noisy quantiles of the training rows. Without these it follows from
-the common scale of the model's file: of "minmax" the values from -1 to 1, of "standard" 5 standard deviations around
-the mean. By Chebyshev's inequality at most 1 of 25 training rows is outside the latter, and at most 1 of 400 beyond 20
-standard deviations.
+The comparison needs no training row and no extreme value. A column's range is the declared one (`data.ranges`).
+Otherwise it is the window of the noisy statistics, whose ends are noisy quantiles of the training rows. Without these
+it follows from the common scale in the model's file: for "minmax" the values from -1 to 1, for "standard" 5 standard
+deviations around the mean. By Chebyshev's inequality at most 1 of 25 training rows is outside the latter, and at most 1
+of 400 beyond 20 standard deviations.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _FAR = 20.0
 _LISTED = 5
 
 NOISY = "noisy quantiles"
-"""The source of a range from noisy statistics, outside which are some of the training rows too."""
+"""The source of a range from noisy statistics. Some training rows are outside such a range too."""
 
 HEAD = ("column", "range", "range from", "outside", "missing", "unknown", "shift")
 
@@ -42,17 +42,17 @@ class ColumnDrift:
     within : tuple of float, optional
         The range of a numeric column, if one is known.
     outside, missing, unknown : int
-        Rows with a number outside the range, without a value, and with a category that the model does not know.
+        The number of rows with a number outside the range, without a value, and with an unknown category.
     rows : int
-        All rows.
+        The number of all rows.
     shift : float, optional
-        Mean of a numeric column, less that of the training rows, in their standard deviations.
+        The mean of a numeric column minus that of the training rows, in their standard deviations.
     values : tuple of str
         The unknown categories.
     origin : str
         The source of the range: "declared", "noisy quantiles", "minmax" or "mean and 5 SD"; "" without a range.
     is_plain : bool
-        Whether so many values outside the range are to be expected of training rows too.
+        Whether training rows may have as many values outside the range.
     """
 
     column: str
@@ -183,9 +183,9 @@ def drift(
     origins : mapping of str to str
         The column of the table that each of these comes from.
     scale : Scale
-        Of the model's columns.
+        The scale of the model's columns.
     kind : str
-        Kind of the scale, as `data.scale` names it.
+        The kind of the scale, as in `data.scale`.
     ranges : mapping of str to sequence of float
         Declared ranges.
     categories : mapping of str to sequence of str

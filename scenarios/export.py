@@ -1,6 +1,7 @@
-"""Models of runs as scikit-learn pipelines: encoding, filling, scaling, features and classifier, all its own parts.
+"""Export of models as scikit-learn pipelines for encoding, filling, scaling, features and classification.
 
-A pipeline takes a DataFrame with the columns of the run, by name. It loads without fedsvm. ONNX graphs are made of it.
+A pipeline has only parts of scikit-learn, so it loads without fedsvm. It takes a DataFrame with the columns of the run.
+ONNX graphs are made from it.
 """
 
 from __future__ import annotations
@@ -31,17 +32,17 @@ def export(folder: Path, target: Path, form: Format = "skops") -> None:
     Parameters
     ----------
     folder : Path
-        The run's.
+        The folder of the run.
     target : Path
         The file to write.
     form : {"skops", "joblib", "onnx"}
-        A skops file holds a pipeline and runs no code when it is loaded. A joblib file is a pickle: load it only from
-        people you trust. An ONNX file holds the pipeline as a graph in float64.
+        A skops file has a pipeline and runs no code when it is loaded. A joblib file is a pickle: load it only if you
+        trust its author. An ONNX file has the pipeline as a graph in float64.
 
     Raises
     ------
     ScenarioError
-        There is no model, scikit-learn has no parts for it, or a package is not installed.
+        There is no model, scikit-learn has no equivalent parts, or a package is not installed.
     OSError
         The file cannot be written.
     """
@@ -71,7 +72,7 @@ def pipeline(folder: Path) -> Any:
 
 
 def _pipeline(saved: SavedModel, table: Mapping[str, NDArray[Any]], folder: Path) -> Any:
-    """Return the pipeline, fitted to a table of drawn rows and compared on it."""
+    """Return the pipeline, fitted to a table of random rows and compared with the model on it."""
     if not saved.complete or saved.model.kept_by_sites:
         raise ScenarioError([f"The model in {folder} cannot be exported: its sites keep parts of it."])
     try:
@@ -183,7 +184,7 @@ def _require_equal(found: FloatArray, decisions: FloatArray, what: str, folder: 
 
 
 def _decisions(made: Any, rows: Any) -> FloatArray:
-    """Return decision values; of a classifier that has probabilities alone, their log odds."""
+    """Return decision values; for a classifier with probabilities only, their log odds."""
     if hasattr(made, "decision_function"):
         return np.asarray(made.decision_function(rows))
     shares = made.predict_log_proba(rows)

@@ -1,16 +1,16 @@
-"""A forecast of a scenario's cost with more sites than a machine holds: small runs of it, extrapolated by formulas.
+"""A forecast of a scenario's cost with more sites than a machine can run, extrapolated from small runs.
 
-Of the rounds of secure sums, messages, hops and bytes follow from the protocol's own formula, with vectors as long as
-in the largest small run. Of everything else, parameters in orders and the list of sites that all are sent among it,
-they are continued as a polynomial of the second degree in the number of sites, which no protocol here exceeds; hops, of
-the first. Seconds
-are those of one round as the small runs had them: so many for a round, a site, a hop, a message, a byte and a
-connection that is made, none below 0, fitted to all rounds with equal relative errors. Such a fit is below the mean
-where seconds vary, so it is scaled to the seconds of the largest small run. The launch has so many for a run and a
-site, and so have results and report. What is said to pairs of sites grows with their square, but so little of it is
-there that small runs cannot tell what it takes. The first run of a process takes longer: it loads libraries, waits for
-the process that sites are forked from, and prepares the report. So does the predicted run, but the seconds of a site
-are those of the other runs. All are seconds of this machine, on which all sites share its cores.
+For rounds of secure sums, messages, hops and bytes follow from the protocol's formula, with vectors as long as in the
+largest small run. For all other rounds, and for orders and their parameters, they are extrapolated by a polynomial in
+the number of sites: of the second degree, which no protocol here exceeds, or of the first degree for hops.
+
+The seconds of a round are a nonnegative combination of terms: a round, its sites, hops, messages, bytes and new
+connections. The coefficients are fitted to all rounds of the small runs with equal relative errors. Such a fit is below
+the mean if seconds vary, so it is scaled to the seconds of the largest small run. The seconds of the launch, and those
+of results and report, are fitted with a constant, a term for each site, and a term for the first run of a process. That
+run takes longer: it loads libraries, waits for the process from which sites are forked, and prepares the report. So
+does the predicted run. Messages between pairs of sites grow with the square of their number, but small runs have too
+few to measure their cost. All seconds are those of this machine, whose cores all sites share.
 """
 
 from __future__ import annotations
@@ -39,14 +39,25 @@ from fedsvm.scenarios.schema import spec
 from fedsvm.scenarios.schema.errors import ScenarioError
 
 MEASURED = (5, 20, 60)
-"""Sites of the small runs."""
+"""Default numbers of sites of the small runs."""
 
 
 @dataclass(frozen=True)
 class RoundCost:
-    """One round. `step` is its phase, verb and step; control is orders and answers, with the parameters in them.
+    """The cost of one round.
 
-    connections: the number of connections between parties that its protocol is the first to use.
+    Attributes
+    ----------
+    step : tuple of str
+        Its phase, verb and step.
+    protocol : str
+    hops, messages, payload_bytes, wire_bytes : float
+        The cost of its protocol.
+    control_bytes : float
+        Bytes of orders, with their parameters, and answers.
+    connections : float
+        The number of connections that its protocol is the first to use.
+    seconds : float
     """
 
     step: tuple[str, str, str]
@@ -63,9 +74,21 @@ class RoundCost:
 class Total(NamedTuple):
     """The cost of a run: rounds, hops, messages, bytes and seconds.
 
-    launch_s: until the sites were up and introduced. own_s: of the coordinator between rounds. prepare_s: of libraries
-    and data, before the launch; if predicted, also of the wait for the process that sites are forked from. end_s: of
-    results and report. site_bytes: own memory of a site.
+    Attributes
+    ----------
+    launch_s : float
+        Seconds until the sites were started and introduced to each other.
+    rounds_s : float
+        Seconds in rounds.
+    own_s : float
+        Seconds of the coordinator between rounds.
+    prepare_s : float
+        Seconds to load libraries and data, before the launch; in a prediction, also the wait for the process from which
+        sites are forked.
+    end_s : float
+        Seconds to write results and report.
+    site_bytes : float
+        Unshared memory of a site in bytes.
     """
 
     sites: int
@@ -84,7 +107,7 @@ class Total(NamedTuple):
 
     @property
     def seconds(self) -> float:
-        """From the command to the prompt."""
+        """Seconds of the whole command."""
         return self.prepare_s + self.launch_s + self.rounds_s + self.own_s + self.end_s
 
 
@@ -103,12 +126,12 @@ class MeasuredRun:
 
     @property
     def connections(self) -> float:
-        """The number of connections that protocols made."""
+        """The number of connections that protocols opened."""
         return sum(each.connections for each in self.rounds)
 
     @property
     def total(self) -> Total:
-        """All rounds together."""
+        """The total over all rounds."""
         beside = (self.launch_s, self.own_s, self.prepare_s, self.end_s)
         return _total(self.sites, self.rounds, self.launch_bytes, *beside, self.site_bytes)
 
@@ -121,7 +144,7 @@ def measure(
     *,
     began: float | None = None,
 ) -> MeasuredRun:
-    """Run a scenario with so many sites, and without comparison with pooled rows.
+    """Run a scenario with a number of sites, without comparison with pooled rows.
 
     Parameters
     ----------
@@ -130,16 +153,16 @@ def measure(
     changes, unset : sequence of str
         See `spec.read`.
     began : float, optional
-        When this process began to load libraries for this run, on the monotonic clock. Default: now.
+        When this process began to load libraries for this run, on the monotonic clock in seconds; by default now.
 
     Raises
     ------
     ScenarioError
-        It cannot be run with so many.
+        The scenario cannot be run with this number of sites.
     FederationError
         The run failed.
     KeyboardInterrupt
-        It was interrupted.
+        The run was interrupted.
     """
     began = time.monotonic() if began is None else began
     overrides = [*changes, "compare.centralised=false"]
@@ -152,7 +175,7 @@ def measure(
         if result.status == "interrupted":
             raise KeyboardInterrupt
         if result.status != "completed" or result.cost is None:
-            raise FederationError(f"The run with {sites} sites, which a prediction begins with, failed: {result.error}")
+            raise FederationError(f"The run with {sites} sites, which a prediction needs, failed: {result.error}")
         page.write_report(Path(folder))
         end_s = time.monotonic() - began - result.timing.total_s
         log = [event for event in read_log(Path(folder)) if event["event"] == "round"]
@@ -175,7 +198,7 @@ def measure(
 def _round_costs(
     log: Sequence[Mapping[str, Any]], ledger: Sequence[Mapping[str, Any]]
 ) -> tuple[tuple[RoundCost, ...], float]:
-    """Return the cost of every round of a run, and the bytes of control that were sent before the first."""
+    """Return the cost of every round of a run, and the bytes of control messages before the first round."""
     protocols: dict[int, Counter[str]] = defaultdict(Counter)
     control_bytes = Counter[int]()
     connected: set[tuple[str, str]] = set()
@@ -214,16 +237,16 @@ def secure_sum_of(scenario: str, changes: Sequence[str] = (), unset: Sequence[st
 
 
 def predict(runs: Sequence[MeasuredRun], secure_sum: SecureSum, sites: int) -> Total:
-    """Return the cost of a run with this number of sites, from runs with fewer, of at least three different sizes.
+    """Return the cost of a run with a number of sites, from runs with fewer, of at least three different numbers.
 
-    The first of them must be the first of its process. As many rounds as in the largest of these: how many iterations
-    training takes depends on the rows, and little on how many sites hold them.
+    The first of them must be the first of its process. The number of rounds is that of the largest run: iterations of
+    training depend on the rows, and little on the number of sites that hold them.
     """
     last = max(runs, key=lambda run: run.sites)
     seconds = _fit_costs([(_terms(run.sites, each), each.seconds) for run in runs for each in run.rounds])
     fitted = sum(float(_terms(last.sites, each) @ seconds) for each in last.rounds)
     seconds *= last.total.rounds_s / fitted
-    rounds = [_carried_on(each, runs, last, secure_sum, sites) for each in last.rounds]
+    rounds = [_extrapolate_round(each, runs, last, secure_sum, sites) for each in last.rounds]
     timed = [replace(each, seconds=float(_terms(sites, each) @ seconds)) for each in rounds]
     launch_bytes = _extrapolate(runs, lambda run: run.launch_bytes, sites)
     launch_s, wait_s = _by_sites(runs, lambda run: run.launch_s, sites)
@@ -259,7 +282,7 @@ def _total(
     )
 
 
-def _carried_on(
+def _extrapolate_round(
     known: RoundCost, runs: Sequence[MeasuredRun], last: MeasuredRun, secure_sum: SecureSum, sites: int
 ) -> RoundCost:
     def extrapolate(name: str) -> float:
@@ -267,7 +290,7 @@ def _carried_on(
 
     def as_counted() -> RoundCost:
         messages, payload, wire = map(extrapolate, ("messages", "payload_bytes", "wire_bytes"))
-        hops = _extrapolate(runs, lambda run: _mean(run, known, "hops"), sites, degree=1)  # vary with who is drawn
+        hops = _extrapolate(runs, lambda run: _mean(run, known, "hops"), sites, degree=1)  # they vary with the draw
         return RoundCost(known.step, known.protocol, hops, messages, payload, wire, control, connections, 0.0)
 
     control, connections = extrapolate("control_bytes"), 0.0
@@ -303,16 +326,16 @@ def _extrapolate(
     return max(0.0, float(line(sites)))
 
 
-def _fit_costs(told: Sequence[tuple[FloatArray, float]]) -> FloatArray:
-    """Return the nonnegative cost of one of each term, from terms and their total seconds."""
+def _fit_costs(measured: Sequence[tuple[FloatArray, float]]) -> FloatArray:
+    """Return the nonnegative seconds of one unit of each term, from terms and their total seconds."""
     from scipy.optimize import nnls
 
-    terms, seconds = np.array([each for each, _ in told]), np.array([each for _, each in told])
+    terms, seconds = np.array([each for each, _ in measured]), np.array([each for _, each in measured])
     return np.asarray(nnls(terms / seconds[:, None], np.ones(len(seconds)))[0])
 
 
 def _by_sites(runs: Sequence[MeasuredRun], seconds: Callable[[MeasuredRun], float], sites: int) -> tuple[float, float]:
-    """Return the seconds of a run with a number of sites, and those that the first run of a process takes longer."""
+    """Return the seconds of a run with a number of sites, and the additional seconds of the first run of a process."""
     costs = _fit_costs([(np.array([1.0, run.sites, run is runs[0]]), seconds(run)) for run in runs])
     return float(np.array([1.0, sites]) @ costs[:2]), float(costs[2])
 
@@ -323,8 +346,8 @@ def _terms(sites: int, known: RoundCost) -> FloatArray:
 
 
 def check(sites: int, measured: Sequence[int]) -> None:
-    """Raise ScenarioError for numbers of sites that predict nothing."""
+    """Raise ScenarioError for numbers of sites that do not allow a prediction."""
     if len(set(measured)) < 3:
         raise ScenarioError(["--measure: three different numbers of sites are needed, such as 5,20,60."])
     if sites <= max(measured):
-        raise ScenarioError([f"--sites: {sites} are not more than the {max(measured)} of the largest run; run it."])
+        raise ScenarioError([f"--sites: must exceed {max(measured)}, the sites of the largest run, got {sites}."])

@@ -1,20 +1,21 @@
 """Ctrl-C, SIGTERM and SIGHUP: the first one ends the work in progress, and no other disturbs the clean-up.
 
-Four plainer designs do not work here:
+Four simpler designs do not work here:
 
 - Python's own handler raises KeyboardInterrupt between any two instructions. In an import, extension modules turn it
-  into ImportError and other modules stay half imported. In `__del__`, in callbacks of weak references and in generators
-  that are thrown away, the interpreter prints it and goes on. A second one interrupts the clean-up after the first.
-- A flag that is read by the loop that waits for messages, and between rounds: nobody reads it while data are loaded,
-  while the coordinator computes, or in an audit, which take minutes and have no rounds.
+  into ImportError, and other modules stay partly imported. In `__del__`, in callbacks of weak references and in
+  discarded generators, the interpreter prints it and continues. A second signal interrupts the clean-up after the
+  first.
+- A flag that the poll loop reads, and the coordinator between rounds: nothing reads it while data are loaded, while the
+  coordinator computes, or in an audit, which may take minutes without a round.
 - A flag for the first signal and Python's own handler for the second: impatient users press Ctrl-C many times, and the
-  second one would leave a result half written and sites running.
-- Blocking signals by `pthread_sigmask`: the kernel gives them to another thread, and Python runs the handler all the
-  same.
+  second signal would leave a result partly written and sites running.
+- Blocking signals by `pthread_sigmask`: the kernel delivers them to another thread, and Python still runs the handler.
 
-So the handler raises KeyboardInterrupt at once, except in these cases. In an import it comes again a moment later,
-until the import is done. Where the interpreter could only print it, it comes once more. Where a context holds it back,
-as while results are written, it is raised afterwards. For some seconds after it was raised, further ones are ignored.
+So the handler raises KeyboardInterrupt at once, with these exceptions. During an import it repeats the signal a moment
+later, until the import is done. If the interpreter could only print the exception, it repeats the signal once. If a
+context defers interrupts, such as while results are written, it raises afterwards. For some seconds after it raised, it
+ignores further signals.
 """
 
 from __future__ import annotations
@@ -34,27 +35,26 @@ if TYPE_CHECKING:
     from sys import UnraisableHookArgs
 
 GRACE_S = 10.0
-"""Seconds for ending the sites and writing results, before another signal is raised."""
+"""Seconds to end the sites and to write results, in which further signals are ignored."""
 
 _TERMINATIONS = (signal.SIGTERM, signal.SIGHUP)
 _AGAIN_S = 0.01
 
 
 class Interrupts:
-    """A signal handler that raises KeyboardInterrupt only where that can be dealt with.
+    """A signal handler that raises KeyboardInterrupt only where it can be handled.
 
-    As a context it replaces the handlers in Python of all three signals, and calls them in place of raising. It holds
-    signals back outside of `allowed`, and passes on one that is still held back when it ends. Outside of the main
-    thread it leaves signals alone.
+    As a context, it replaces the Python handlers of all three signals, and calls them instead of raising. It defers
+    signals outside of `allow`, and delivers a deferred one when it ends. Outside of the main thread it does nothing.
     """
 
     _raised_s: ClassVar[float] = -math.inf
-    """When this process was interrupted last; the contexts of a process may be nested."""
+    """When this process was last interrupted, on the monotonic clock. Contexts may be nested."""
 
     def __init__(self) -> None:
         self._before: dict[int, Any] = {}
         self._hook_before = sys.unraisablehook
-        self._imports = _imports(sys._getframe())  # of a program that is run by being imported
+        self._imports = _imports(sys._getframe())  # a program may run during an import, such as by runpy
         self._holds = False
         self._kept: int | None = None
         self._kept_s = 0.0
@@ -65,7 +65,7 @@ class Interrupts:
         return self._raised_s > -math.inf
 
     def listen(self, *numbers: int) -> None:
-        """Handle these signals; outside of a context, as Python's own handler does."""
+        """Handle these signals; outside of a context, they raise KeyboardInterrupt."""
         if not any(isinstance(signal.getsignal(number), Interrupts) for number in numbers):
             Interrupts._raised_s = -math.inf
         sys.unraisablehook = self._unraisable
@@ -91,16 +91,16 @@ class Interrupts:
     ) -> None:
         if sys.unraisablehook == self._unraisable:
             sys.unraisablehook = self._hook_before
-        if self.has_raised:  # the caller gets some seconds for its own end
+        if self.has_raised:  # the caller has some seconds for its own clean-up
             Interrupts._raised_s = time.monotonic()
-        for number, handler in reversed(self._before.items()):  # Ctrl-C last: it may raise from here on
+        for number, handler in reversed(self._before.items()):  # Ctrl-C last, because it may raise afterwards
             signal.signal(number, handler)
         if self._kept is not None and kind is None and not self.has_raised:
             self._raise(self._kept, None)
 
     @contextmanager
     def allow(self) -> Iterator[None]:
-        """Raise interrupts within, and at once one that was held back."""
+        """Raise interrupts within this context, and first a deferred one."""
         try:
             self._holds = False
             if self._kept is not None:
@@ -117,13 +117,13 @@ class Interrupts:
             self._kept, self._kept_s = number, now
         if self._holds:
             return
-        if _imports(frame) > self._imports and now - self._kept_s < GRACE_S:  # an import that hangs is interrupted
+        if _imports(frame) > self._imports and now - self._kept_s < GRACE_S:  # later, a hanging import is interrupted
             _thread.start_new_thread(self._press, ())  # a Thread takes locks, which the interrupted code may hold
         else:
             self._raise(number, frame)
 
     def _raise(self, number: int, frame: FrameType | None) -> None:
-        """Call the handler that was there before the outermost context."""
+        """Call the handler from before the outermost context."""
         self._kept, handler = None, self._before.get(number)
         while isinstance(handler, Interrupts):
             handler._kept, handler = None, handler._before.get(number)
@@ -151,14 +151,14 @@ class Interrupts:
 
 
 def terminate_as_interrupted() -> None:
-    """Handle SIGTERM as Ctrl-C is handled from now on, and SIGHUP unless it is ignored, as `nohup` does."""
+    """Handle SIGTERM like Ctrl-C from now on; also SIGHUP, unless it is ignored, as under `nohup`."""
     for number in _TERMINATIONS:
         if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, signal.getsignal(signal.SIGINT))
 
 
 def _imports(frame: FrameType | None) -> int:
-    """Return how many calls of the import machinery are under way in a frame."""
+    """Return the number of calls of the import machinery on the stack of a frame."""
     count = 0
     while frame is not None:
         count += frame.f_code.co_filename.startswith("<frozen importlib")

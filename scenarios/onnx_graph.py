@@ -1,7 +1,7 @@
 """Exported pipelines as ONNX graphs in float64: an input for each column, and three outputs.
 
-`output_label` (n,) has the names of classes. `output_decision` is (n, 1), or (n, K) of more than two classes.
-`output_probability` (n, 2) is there for a calibrated model.
+`output_label` (n,) has the names of classes. `output_decision` is (n, 1), or (n, K) for K > 2 classes. A calibrated
+model also has `output_probability` (n, 2).
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ def graph(pipeline: Any, columns: dict[str, NDArray[Any]], version: str) -> onnx
     ----------
     pipeline : Pipeline
     columns : dict of str to array
-        The columns that it takes, by name: numbers, or text.
+        Its input columns by name: numbers, or text.
     version : str
-        Of fedsvm that trained the model.
+        The version of fedsvm that trained the model.
     """
     made = _Graph(columns)
     values = made.encode(pipeline.steps[0][1])
@@ -51,7 +51,7 @@ def graph(pipeline: Any, columns: dict[str, NDArray[Any]], version: str) -> onnx
 
 
 def decisions(model: onnx.ModelProto, columns: dict[str, NDArray[Any]]) -> FloatArray:
-    """Return (n,) or (n, K) the decision values of a graph for rows, by ONNX's reference evaluator."""
+    """Return the decision values (n,) or (n, K) of a graph for rows, by ONNX's reference evaluator."""
     found = evaluate(model, columns)[1].astype(np.float64)
     return found[:, 0] if found.shape[1] == 1 else found
 
@@ -63,7 +63,7 @@ def evaluate(model: onnx.ModelProto, columns: dict[str, NDArray[Any]]) -> list[N
 
 
 def inputs_of(columns: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    """Return columns as a graph takes them: (n, 1), numbers in float64."""
+    """Return columns as inputs of a graph: (n, 1), numbers in float64."""
     return {
         name: (values.astype(np.object_) if _is_text(values) else values.astype(np.float64)).reshape(-1, 1)
         for name, values in columns.items()
@@ -75,7 +75,7 @@ def _is_text(values: NDArray[Any]) -> bool:
 
 
 class _Graph:
-    """Nodes and constants of a graph under construction. Values are known by name."""
+    """Nodes and constants of a graph under construction. A value is identified by its name."""
 
     def __init__(self, columns: dict[str, NDArray[Any]]) -> None:
         self.nodes: list[onnx.NodeProto] = []
@@ -84,19 +84,19 @@ class _Graph:
         self._taken = set(columns)
 
     def node(self, operator: str, *inputs: str, name: str = "value", domain: str = "", **attributes: Any) -> str:
-        """Return the name of the value that an operator gives."""
+        """Add an operator, and return the name of its value."""
         output = self._fresh(name)
         self.nodes.append(helper.make_node(operator, list(inputs), [output], domain=domain, **attributes))
         return output
 
     def constant(self, value: Any, kind: Any = np.float64) -> str:
-        """Return the name of a constant."""
+        """Add a constant, and return its name."""
         name = self._fresh("constant")
         self.constants.append(numpy_helper.from_array(np.asarray(value, dtype=kind), name))
         return name
 
     def encode(self, transformer: Any) -> str:
-        """Return (n, q) the columns that a ColumnTransformer makes of the inputs."""
+        """Add the columns (n, q) that a ColumnTransformer computes from the inputs, and return their name."""
         parts = []
         for _, part, columns in transformer.transformers_:
             if type(part).__name__ == "OneHotEncoder":
@@ -144,7 +144,7 @@ class _Graph:
             self.outputs.append(helper.make_tensor_value_info(both, TensorProto.DOUBLE, ["n", 2]))
 
     def _fresh(self, name: str) -> str:
-        """Return a name that nothing has: the one given, with a number if it is taken."""
+        """Return an unused name: the given one, with a number if it is used."""
         found, number = name, 1
         while found in self._taken:
             found, number = f"{name}_{number}", number + 1

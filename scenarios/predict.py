@@ -37,17 +37,17 @@ class Predictions:
     predicted : (n,) array of str
         Names of the predicted classes.
     called : tuple of str and sequence of str
-        Name of the identifier, and its value for each of the n rows.
+        Name of the identifier column, and its value for each of the n rows.
     probabilities : (n,) or (n, K), optional
         Probability of the second class, or of each of K > 2 classes; None if the model gives none.
     classes : tuple of str
         Names of all classes, in the order of the decision values.
     doubts : tuple of str
-        Sentences on text that may have another meaning than the one it was read with, and warnings about values.
+        Sentences on ambiguous text, such as decimal commas, and warnings about values.
     threshold : float
         Decision value from which a row is predicted as the second of two classes.
     drift : tuple of ColumnDrift
-        How each column differs from the training rows.
+        The difference of each column from the training rows.
     measured : Metrics, optional
         Measures over the rows that have labels, if they were asked for.
     version : str
@@ -222,14 +222,14 @@ def _labels(source: str, table: Mapping[str, NDArray[Any]], label: str, classes:
 
 
 def _without_text(values: NDArray[Any]) -> NDArray[Any]:
-    """Return NaN for a column without any value, such as for one patient with a gap, since its type is unknown."""
+    """Return NaN for a column without any value, such as one patient with a gap, since its type is unknown."""
     return np.full(len(values), np.nan) if values.dtype.kind == "U" and not (values != "").any() else values
 
 
 def _identifiers(source: str, form: TextForm, column: str) -> list[str]:
     """Return the values of a column as they are written. Raises ScenarioError if there is no such column.
 
-    The source is read once more for it, since the model may have the same column as numbers, and 007 is not 7.
+    The source is read again, since the model may have the same column as numbers, and 007 is not 7.
     """
     table = sources.read_as_written(source, Path(), column, form).columns
     if column not in table:

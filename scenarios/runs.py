@@ -1,4 +1,4 @@
-"""Finding runs again: `fedsvm runs` lists those in a folder, sorted and filtered, and deletes some."""
+"""`fedsvm runs`: lists the runs in a folder, sorted and filtered, and deletes some."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from fedsvm.scenarios.schema.errors import ScenarioError, nearest
 
 _UNFINISHED = "unfinished"
 _OF_RUNS = ("run", "status")
-"""The filters besides the keys of scenarios."""
+"""The filters in addition to the keys of scenarios."""
 
 app = typer.Typer()
 runs_app = typer.Typer(
@@ -33,19 +33,18 @@ _IN = typer.Option("--in", help="Folder that contains the runs.")
 
 @dataclass(frozen=True)
 class Found:
-    """A run in a folder; result: None of one that goes on, or was killed."""
+    """A run in a folder; result: None if it is still running or was killed."""
 
     folder: Path
     result: RunResult | None
 
     @property
     def status(self) -> str:
-        """completed, failed, interrupted or unfinished."""
+        """The status: completed, failed, interrupted or unfinished."""
         return _UNFINISHED if self.result is None else self.result.status
 
     def value(self, key: str) -> Any:
-        """Return the value that a filter compares: name, status, or a key of the scenario by its path; None without
-        it."""
+        """Return the value of a filter: the name, the status, or a scenario key by its path; None if it is absent."""
         if key in _OF_RUNS:
             return self.folder.name if key == "run" else self.status
         found: Any = self.result.scenario if self.result is not None else {}
@@ -69,13 +68,13 @@ ORDERS: Mapping[str, Callable[[RunResult], Any]] = {
     "time": lambda result: result.timing.total_s,
     "rounds": lambda result: result.cost.rounds if result.cost else None,
 }
-"""The sort keys of runs besides their names."""
+"""The sort keys of runs in addition to their names."""
 
 
 def find(folder: Path) -> list[Found]:
     """Return the runs in a folder, by name. Raises ScenarioError if there is no such folder."""
     if not folder.is_dir():
-        raise ScenarioError([f"There is no folder {folder}; name the one that your runs are in by --in."])
+        raise ScenarioError([f"There is no folder {folder}; name the folder of your runs by --in."])
     paths = (path for path in sorted(folder.iterdir()) if not path.is_symlink())
     return [_find(path) for path in paths if (path / RESULT).is_file() or (path / LOG).is_file()]
 
@@ -87,7 +86,7 @@ def _find(path: Path) -> Found:
 def filter_runs(runs: Sequence[Found], conditions: Sequence[str]) -> list[Found]:
     """Return the runs that satisfy every condition "key=value".
 
-    Raises ScenarioError for what is no condition, and for a key that is neither a run's nor a scenario's.
+    Raises ScenarioError for an invalid condition, and for a key that is neither a run's nor a scenario's.
     """
     kept = list(runs)
     for condition in conditions:
@@ -97,7 +96,7 @@ def filter_runs(runs: Sequence[Found], conditions: Sequence[str]) -> list[Found]
         if all(run.value(key) is None for run in runs) and key not in (known := [*_OF_RUNS, *spec.keys()]):
             raise ScenarioError(
                 [
-                    f"--where {condition}: there is no key {key!r}; take {', '.join(_OF_RUNS)} or a key of the "
+                    f"--where {condition}: there is no key {key!r}; use {', '.join(_OF_RUNS)} or a key of the "
                     f"scenario with its table, such as protocol.sum.{_similar_key(key, known)}"
                 ]
             )
@@ -127,7 +126,7 @@ def sort_runs(runs: Sequence[Found], by: str) -> list[Found]:
 
 
 def delete(folder: Path, names: Sequence[str], *, unfinished: bool) -> None:
-    """Remove runs, all or none. Raises ScenarioError for names that are no run's, and OSError."""
+    """Remove all of these runs, or none. Raises ScenarioError for names of no run, and OSError."""
     there = {run.folder.name: run for run in find(folder)}
     problems = []
     for name in names:
@@ -167,7 +166,7 @@ def list_runs(
 
 
 def _plain(run: Found) -> dict[str, Any]:
-    """Return a run's figures as plain values; None where they are not known."""
+    """Return a run's figures as plain values; None if they are unknown."""
     result = run.result
     return {
         "run": run.folder.name,

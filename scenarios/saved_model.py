@@ -22,7 +22,7 @@ from fedsvm.scenarios.table_rows import TableRows
 
 @dataclass(frozen=True)
 class SavedModel:
-    """The model in a run's folder, with everything that applies it to new rows.
+    """The model in a run's folder, with everything needed to apply it to new rows.
 
     Attributes
     ----------
@@ -39,9 +39,9 @@ class SavedModel:
     filled : dict of str to float
         Replacement of missing numbers, by column.
     left_out : list of str
-        Columns that the run knew and the model does not use.
+        Columns of the run that the model does not use.
     scaling : str
-        Kind of the scale, as `data.scale` names it.
+        The kind of the scale, as in `data.scale`.
     ranges : dict of str to sequence of float
         Declared ranges of columns.
     version : str
@@ -87,9 +87,9 @@ def read_model(folder: Path) -> SavedModel:
     if not holders:
         raise ScenarioError(
             [
-                f"The model in {folder} has no columns: each site keeps the part of its own. Ask the sites for "
-                f"predictions (fedsvm coordinate --predict {folder}), or add their parts to the folder, in "
-                f"{SITE_MODELS!r}."
+                f"The model in {folder} has no columns: each site keeps the part for its columns. Ask the sites for "
+                f"predictions (fedsvm coordinate --predict {folder}), or copy their parts to {SITE_MODELS!r} in the "
+                "folder."
             ]
         )
     columns = [name for each in holders for name in each["columns"].tolist()]
@@ -102,8 +102,8 @@ def read_model(folder: Path) -> SavedModel:
     if model.kept_by_sites and not parts:
         raise ScenarioError(
             [
-                f"The model in {folder} has no weights: only the sites have them. Predict in the folder of a run that "
-                f"holds a site's file too, in {SITE_MODELS!r}."
+                f"The model in {folder} has no weights: only the sites have them. Copy a site's model file to "
+                f"{SITE_MODELS!r} in the folder."
             ]
         )
     ranged = zip(arrays["ranged"].tolist(), arrays["ranges"].tolist(), strict=True) if "ranged" in arrays else ()
@@ -163,7 +163,7 @@ def _parts(folder: Path, result: RunResult) -> list[Path]:
 
 
 def _spare(result: RunResult) -> set[str]:
-    """Return columns that rows may have though the model does not: label, identifier and ignored columns."""
+    """Return columns that rows may have in addition to the model's: label, identifier and ignored columns."""
     data = result.scenario["data"]
     beside = [data[name] for name in ("identifier", "site", "weight") if data.get(name)]
     return {data["label"], *data["ignore"], *beside}

@@ -1,6 +1,6 @@
-"""Standard streams that may be closed while a run goes on, or from its start.
+"""Standard streams that may be closed during a run, or from its start.
 
-The first module of a command: it imports the standard library alone.
+A command imports this module first, so it imports only the standard library.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 
 class OutputLost(Exception):
-    """Standard output takes nothing more. The message is the system's reason."""
+    """Standard output cannot be written any more. The message is the system's reason."""
 
     def __init__(self, number: int | None) -> None:
         super().__init__(os.strerror(number) if number else "it is closed")
@@ -21,7 +21,7 @@ class OutputLost(Exception):
 
 
 class _Output(io.FileIO):
-    """Standard output; once it takes nothing more, what is still to be written is dropped."""
+    """Standard output. After an error, all further output is dropped."""
 
     def write(self, data: Any) -> int:
         try:
@@ -32,7 +32,7 @@ class _Output(io.FileIO):
 
 
 class _ErrorOutput(io.FileIO):
-    """Standard error: what cannot be said there is left unsaid, and stops nothing."""
+    """Standard error. Output that cannot be written is dropped without an error."""
 
     def write(self, data: Any) -> int:
         try:
@@ -47,14 +47,14 @@ def _open_null(descriptor: int, flags: int = os.O_WRONLY) -> None:
     if null != descriptor:
         os.dup2(null, descriptor)
         os.close(null)
-    os.set_inheritable(descriptor, True)  # or site processes start without, and their first socket gets its number
+    os.set_inheritable(descriptor, True)  # otherwise the first socket of a site process would get its number
 
 
 def guard_streams() -> None:
     """Make all printing detect a closed standard output, and survive a closed standard error.
 
-    Streams that are closed from the start are opened in a way that takes nothing, so that no file or socket of a run
-    gets their numbers.
+    Streams that are closed from the start are opened on the null device, so that no file or socket of a run gets their
+    descriptors.
     """
     for descriptor, flags in ((0, os.O_RDONLY), (1, os.O_RDONLY), (2, os.O_WRONLY)):
         try:

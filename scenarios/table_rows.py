@@ -28,11 +28,11 @@ class TableRows:
     spare : set of str
         Columns that the table may have in addition to those of the model.
     filled : dict of str to float
-        Replacement of missing numbers, by column, if the run filled them; text may then be missing, too.
+        Replacement of missing numbers, by column, if the run filled them; text may then be missing too.
     left_out : sequence of str
-        Columns that the run knew and the model does not use. The table may have them.
+        Columns of the run that the model does not use. The table may have them.
     takes_unknown : bool
-        True to take a category that the model does not know as missing.
+        Whether a category that the model does not know counts as missing.
     """
 
     source: str
@@ -43,7 +43,7 @@ class TableRows:
     takes_unknown: bool = False
 
     def origins(self, wanted: Sequence[str]) -> dict[str, str]:
-        """Return the column of the table that each of the model's columns comes from, by the latter."""
+        """Return for each of the model's columns the column of the table from which it is computed."""
         return {name: self._origin(name) for name in wanted}
 
     def categories(self, wanted: Sequence[str]) -> dict[str, list[str]]:
@@ -64,7 +64,7 @@ class TableRows:
         return np.column_stack([self._column(name) for name in wanted]).astype(np.float64)
 
     def _origin(self, name: str) -> str:
-        """Return the column that the model's column comes from."""
+        """Return the column of the table from which a column of the model is computed."""
         if name in self.table:
             return name
         return name.removesuffix(INDICATED) if self._is_indicator(name) else name.partition("=")[0]

@@ -1,4 +1,4 @@
-"""Runs for an experiment tracker: the scenario as parameters, figures by round as metrics, files as artefacts."""
+"""Export of runs to an experiment tracker: the scenario as parameters, figures by round as metrics, and files."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from fedsvm.scenarios.schema.errors import ScenarioError
 TRACKERS = ("mlflow",)
 _STORE = "mlruns"
 _MAX_VALUE = 500
-"""Letters of a parameter that MLflow takes."""
+"""Maximum number of characters of a parameter in MLflow."""
 
 _ARTEFACTS = ("result.json", "scenario.toml", "report.html", "log.jsonl", "ledger.parquet", "model.npz")
 _STATUS = {"completed": "FINISHED", "failed": "FAILED", "interrupted": "KILLED"}
 
 
 def check(tracker: str) -> None:
-    """Raise ScenarioError for a tracker that is not known or not installed."""
+    """Raise ScenarioError for a tracker that is unknown or not installed."""
     if tracker not in TRACKERS:
         raise ScenarioError([f"--track: must be {' or '.join(TRACKERS)}, got {tracker!r}."])
     try:
@@ -34,16 +34,16 @@ def check(tracker: str) -> None:
 
 def _client() -> Any:
     """Return the client of the store in MLFLOW_TRACKING_URI, or of files in ./mlruns."""
-    os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")  # or it wants a data base from version 3.7 on
+    os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")  # from version 3.7 on it otherwise requires a database
     from mlflow.tracking import MlflowClient
 
     return MlflowClient(tracking_uri=os.environ.get("MLFLOW_TRACKING_URI") or Path(_STORE).absolute().as_uri())
 
 
 def track(folder: Path, result: RunResult) -> str:
-    """Write a run that is over to MLflow, in an experiment named after its scenario; its key there.
+    """Write a finished run to MLflow, in an experiment named after its scenario, and return its key there.
 
-    Raises OSError, or what MLflow raises, where that cannot be done.
+    Raises OSError, and exceptions of MLflow.
     """
     client = _client()
     name = str(result.scenario["name"])

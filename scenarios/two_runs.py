@@ -1,4 +1,4 @@
-"""The audit of two runs: the row by which their training data differ, as whoever holds both model files can tell it."""
+"""The audit of two runs: finds the row by which their training data differ, from both model files."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ class PairAudit:
     said : str
         A sentence on the result.
     row : mapping of str to float
-        The columns of the row that follow, as sites encode them. Empty if there is none.
+        The recovered values of the row, by column, as sites encode them. Empty if there are none.
     confirmed_by : int
-        The columns whose sums of squares confirm the row.
+        The number of columns whose sums of squares confirm the row.
     residual : float, optional
-        The largest difference that this check left, in deviations of a column.
+        The largest difference in this check, in standard deviations of a column.
     """
 
     recovered: int
@@ -50,7 +50,7 @@ class PairAudit:
 
 
 def audit_pair(first: Path, second: Path) -> PairAudit:
-    """Return what the model files of two runs reveal together. Raises ScenarioError for folders without a model."""
+    """Attack the model files of two runs together. Raises ScenarioError for folders without a model."""
     files = [read_arrays(folder / "model.npz") for folder in (first, second)]
     for folder, arrays in zip((first, second), files, strict=True):
         if missing := {"offset", "scale", "columns"} - arrays.keys():
@@ -69,7 +69,7 @@ def audit_pair(first: Path, second: Path) -> PairAudit:
 
 
 def _of_sums(files: Sequence[Mapping[str, NDArray[Any]]], columns: Sequence[str], folders: Sequence[Path]) -> PairAudit:
-    """Return what two standard scales reveal."""
+    """Return the result for two standard scales."""
     scales = [Scale(arrays["offset"], arrays["scale"]) for arrays in files]
     if np.array_equal(scales[0].offset, scales[1].offset):
         return PairAudit(0, "both have the same scale, so that no difference reveals a row", {})
@@ -86,7 +86,7 @@ def _of_row(found: DifferingRow, columns: Sequence[str], folders: Sequence[Path]
 
 
 def _of_ends(files: Sequence[Mapping[str, NDArray[Any]]], columns: Sequence[str], folders: Sequence[Path]) -> PairAudit:
-    """Return what two minmax scales reveal: single values, which no other column confirms."""
+    """Return the result for two minmax scales: single values, which no other column confirms."""
     if any("window" in arrays for arrays in files):
         return PairAudit(0, "the ends of columns are ranges or noisy, and no values of rows", {})
     is_in_second, values = values_beyond(*(Scale(arrays["offset"], arrays["scale"]) for arrays in files))

@@ -661,8 +661,7 @@ def test_an_order_out_of_place_is_refused_by_every_site(lie: str) -> None:
         said = refusals(federation, orders)
     for site in SITES:
         assert said[site] == (
-            f"it refuses the order: step {step!r} is out of place: by the agreed terms it may not be ordered now, or "
-            "not once more"
+            f"it refuses the order: step {step!r} is out of place: the agreed terms do not allow it now, or not again"
         )
         assert federation.final_reports[site].refused[REFUSED] == 1
         sent = sum(link.sender == site and traffic.messages for link, traffic in last_round(federation))

@@ -38,7 +38,7 @@ def test_the_same_question_gets_the_kept_answer_to_the_last_bit(path: str) -> No
     copied = Partition({"numeric": ROWS.arrays["numeric"].copy()}, dict(ROWS.values))
     for _ in range(3):
         assert later.answer(dict(reversed(QUESTION.items())), copied, 0.5, draw).tobytes() == once.tobytes()
-    assert later.spent == 0.5
+    assert later.spent_mu == 0.5
 
 
 OTHERS = {
@@ -55,7 +55,7 @@ def test_any_other_question_gets_fresh_noise_and_is_charged(name: str, path: str
     record, draw = AnswerRecord(path), drawing()
     once, other = record.answer(QUESTION, ROWS, 0.3, draw), record.answer(*OTHERS[name], 0.4, draw)
     assert not np.isclose(once, other).any()
-    assert record.spent == pytest.approx(0.5)
+    assert record.spent_mu == pytest.approx(0.5)
     np.testing.assert_array_equal(record.answer(QUESTION, ROWS, 0.3, draw), once)
 
 
@@ -67,7 +67,7 @@ def test_answers_never_exceed_the_budget_over_all_versions_of_the_data(path: str
             record.answer(*other, 0.31, draw)
     np.testing.assert_array_equal(record.answer(QUESTION, ROWS, 0.4, draw), once)
     record.answer(*OTHERS["a name"], 0.3, draw)
-    assert record.spent == pytest.approx(0.5)
+    assert record.spent_mu == pytest.approx(0.5)
 
 
 def test_a_record_is_its_owners_alone_and_tells_nothing_without_its_key(tmp_path: Path) -> None:
@@ -88,7 +88,9 @@ def test_a_damaged_record_ends_it_with_a_sentence(text: str, tmp_path: Path) -> 
     path = tmp_path / "north.answers"
     AnswerRecord(str(path)).answer(QUESTION, ROWS, 0.5, drawing())
     path.write_text(text.replace("HEAD", path.read_text().splitlines()[0]))
-    with pytest.raises(OrderRefused, match=r"north\.answers of its policy is damaged in line \d, and nobody knows"):
+    with pytest.raises(
+        OrderRefused, match=r"north\.answers of its policy is damaged in line \d, so the spent mu is unknown"
+    ):
         AnswerRecord(str(path)).answer(QUESTION, ROWS, 0.5, drawing())
 
 

@@ -20,7 +20,7 @@ from fedsvm.federation.channel.transcript import DREW, RECEIVED, SENT, Transcrip
 from fedsvm.federation.errors import BoundExceeded, FederationError, RoundAborted, StepRefused, Transient
 from fedsvm.federation.transport.keys import COORDINATOR
 from fedsvm.protocols import blind_masks, blind_parameters, blind_system, committee
-from fedsvm.protocols.analysis.blind_views import opened_sums, systems_of_pair, told_solutions
+from fedsvm.protocols.analysis.blind_views import opened_sums, received_solutions, systems_of_pair
 from fedsvm.protocols.analysis.execution import Execution, site_names
 from fedsvm.protocols.arithmetic.residue_numbers import upper
 from fedsvm.protocols.blind_parameters import BlindSystem, OpenedSums, bundles_of
@@ -235,7 +235,7 @@ def test_all_sites_are_told_the_solution_of_every_system(sites: int, count: int)
     assert (cost.messages, cost.payload_bytes) == (stated.messages, stated.payload_bytes)
     assert cost.hops <= stated.hops
     for site in told.network.sites:
-        seen = told_solutions(entries_of(told.network, site)[site], systems)
+        seen = received_solutions(entries_of(told.network, site)[site], systems)
         np.testing.assert_allclose(np.hstack(seen), np.vstack([each.solution for each in told.posed]).T, rtol=1e-7)
 
 
@@ -288,7 +288,7 @@ def test_systems_in_several_bundles_are_solved_and_two_members_learn_each(
     told = Told.solved(5, 5)
     members, systems = committee_of(told.network), [each.system for each in told.posed]
     assert [len(each) for each in bundles_of(systems)] == [2, 2, 1]
-    seen = told_solutions(entries_of(told.network, "site-2")["site-2"], systems)
+    seen = received_solutions(entries_of(told.network, "site-2")["site-2"], systems)
     found = systems_of_pair(entries_of(told.network, *(members[place] for place in pair)), systems)
     opened = opened_sums(entries_of(told.network, COORDINATOR)[COORDINATOR], systems)
     assert found is not None
@@ -372,7 +372,7 @@ def test_a_site_that_shows_other_bits_than_it_committed_to_is_noticed(monkeypatc
     posed, digest = Posed.random(4, 2), committee._digest
     calls = iter(range(10**6))
     monkeypatch.setattr(committee, "_digest", lambda shown: digest(shown) ^ np.uint64(next(calls) == 0))
-    with pytest.raises(StepRefused, match="other random bits than it committed itself to"):
+    with pytest.raises(StepRefused, match="other random bits than it committed to"):
         solved(posed)
 
 

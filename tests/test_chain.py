@@ -126,12 +126,12 @@ def test_who_missed_orders_is_told_no_other_than_it_received() -> None:
     lie = _array(FIRST, scale=np.ones(3))
     chain = _chain()
     chain.begin(FIRST, 1)
-    with pytest.raises(OrderRefused, match="round 1 is said to have had another order"):
+    with pytest.raises(OrderRefused, match="the missed order of round 1 differs"):
         chain.miss([(1, lie), (2, SECOND)])
     chain.begin(SECOND, 2)
-    with pytest.raises(OrderRefused, match="round 1 is said to have had another order"):
+    with pytest.raises(OrderRefused, match="the missed order of round 1 differs"):
         chain.miss([(1, lie), (2, SECOND)])
-    with pytest.raises(OrderRefused, match="round 1 is said to have had another order"):
+    with pytest.raises(OrderRefused, match="the missed order of round 1 differs"):
         chain.miss([(1, replace(FIRST, sites=("a", "b")))])
 
 

@@ -19,7 +19,7 @@ from fedsvm.algorithms.data.vertical import align, max_squared_norm
 from fedsvm.algorithms.features.kernel_expansion import KernelExpansion
 from fedsvm.algorithms.features.kernels import Kernel, KernelName
 from fedsvm.federation.errors import FederationError, OrderRefused, StepRefused
-from fedsvm.federation.hosts.site_session import Visit
+from fedsvm.federation.hosts.site_session import SiteSession
 from fedsvm.federation.site.program import open_steps
 from fedsvm.federation.site.terms import Terms
 from fedsvm.federation.startup import local_federation
@@ -214,7 +214,7 @@ def test_a_site_creates_the_folder_of_its_predictions_before_it_takes_part(tmp_p
     target = tmp_path / "new" / "south.csv"
 
     @dataclass
-    class Visited:
+    class EndedSession:
         settings: dict[str, str]
 
         def take_part(self) -> None:
@@ -224,7 +224,7 @@ def test_a_site_creates_the_folder_of_its_predictions_before_it_takes_part(tmp_p
         def tell(self, sentence: str) -> None:
             assert str(target) in sentence
 
-    new_records.answer(cast(Visit, Visited({})), target)
+    new_records.answer(cast(SiteSession, EndedSession({})), target)
     assert target.read_text() == "row,patient\n1,P1\n"
 
 

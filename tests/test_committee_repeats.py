@@ -38,7 +38,7 @@ PAN = terms("pan-svm", masking="committee", kernel="linear", features="identity"
 LAYOUT = Layout(COLUMNS + 1, COLUMNS)
 VICTIM = "site-5"
 ONCE = SiteRules(max_repeats=0)
-SAID = r"repeated over other sites 0 times at most .max_repeats."
+SAID = r"repeated over other sites at most 0 times .max_repeats."
 
 
 @contextmanager

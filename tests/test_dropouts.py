@@ -350,7 +350,7 @@ def ask_for_both_halves(channel: Channel, shape: tuple[int, int]) -> Residues:
 
 
 def test_a_site_refuses_a_coordinator_that_asks_for_both_halves() -> None:
-    refused = pytest.raises(SiteFailed, match=r"site-1 failed in round 1 .*: it is asked for both halves of site-3")
+    refused = pytest.raises(SiteFailed, match=r"site-1 failed in round 1 .*: it is asked for both masks of site-3")
     with drill(5, protocol="masked") as federation, refused:
         federation._protocol = replace(sum_protocol("masked"), reveal_residues=ask_for_both_halves)
         total(federation)

@@ -27,7 +27,7 @@ from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.channel.memory import InMemoryNetwork, MemoryChannel
 from fedsvm.federation.channel.transcript import read_transcript
 from fedsvm.federation.errors import FederationError
-from fedsvm.protocols.ring_broadcast import pass_on
+from fedsvm.protocols.ring_broadcast import broadcast_ring
 from fedsvm.scenarios.schema import spec
 from fedsvm.scenarios.schema.errors import ScenarioError
 from tests.test_attacks import collude, learnt
@@ -125,7 +125,7 @@ def test_what_a_site_has_goes_round_and_the_coordinator_is_left_out() -> None:
 
     def part(channel: MemoryChannel) -> FloatArray:
         own = ROWS if channel.me == "site-3" else None
-        return np.asarray(pass_on(channel, "site-3", own, ROWS.shape, np.float64))
+        return np.asarray(broadcast_ring(channel, "site-3", own, ROWS.shape, np.float64))
 
     received = network.run(dict.fromkeys(sites, part))
     assert all(np.array_equal(each, ROWS) for each in received.values())
@@ -136,7 +136,7 @@ def test_what_a_site_has_goes_round_and_the_coordinator_is_left_out() -> None:
     ]
     assert network.hops == 3
     alone = InMemoryNetwork(("site-1",))
-    assert alone.run({"site-1": lambda channel: pass_on(channel, "site-1", ROWS, ROWS.shape)})["site-1"] is ROWS
+    assert alone.run({"site-1": lambda channel: broadcast_ring(channel, "site-1", ROWS, ROWS.shape)})["site-1"] is ROWS
     assert not alone.sent
 
 

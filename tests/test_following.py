@@ -132,10 +132,10 @@ def test_runs_are_found_sorted_and_filtered(two_runs: Path) -> None:
             runs.filter_runs(found, [f"{key}=1"])
     with pytest.raises(
         ScenarioError,
-        match=r"no key 'foo'; take run, status or a key of the scenario with its table, such as protocol\.sum\.$",
+        match=r"no key 'foo'; use run, status or a key of the scenario with its table, such as protocol\.sum\.$",
     ):
         runs.filter_runs(found, ["foo=1"])
-    with pytest.raises(ScenarioError, match="name the one that your runs are in by --in"):
+    with pytest.raises(ScenarioError, match="name the folder of your runs by --in"):
         runs.find(two_runs / "nowhere")
 
 

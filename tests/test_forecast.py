@@ -81,7 +81,7 @@ def test_rounds_messages_and_bytes_of_a_committee_are_those_of_a_run() -> None:
 def test_too_few_runs_and_too_few_sites_are_refused() -> None:
     with pytest.raises(ScenarioError, match="three different numbers of sites"):
         forecast.check(100, [5, 5, 20])
-    with pytest.raises(ScenarioError, match="10 are not more than the 20 of the largest run; run it"):
+    with pytest.raises(ScenarioError, match="must exceed 20, the sites of the largest run, got 10"):
         forecast.check(10, [3, 5, 20])
 
 

@@ -27,7 +27,7 @@ from fedsvm.federation.hosts.listening_endpoint import Call, ListeningEndpoint
 from fedsvm.federation.hosts.messages import PROTOCOL_VERSION, Begin, Join
 from fedsvm.federation.hosts.outbound_endpoint import OUTBOUND_ONLY, OutboundEndpoint
 from fedsvm.federation.hosts.reminders import Reminders
-from fedsvm.federation.hosts.site_session import SiteLocation, Visit
+from fedsvm.federation.hosts.site_session import SiteLocation, SiteSession
 from fedsvm.federation.site.program import Installation
 from fedsvm.federation.site_messages import FinalReport
 from fedsvm.federation.transport.addresses import is_tcp
@@ -167,7 +167,7 @@ def test_a_key_that_is_not_admitted_is_refused_at_both_ends(eventful: Eventful) 
 
 def test_a_coordinator_with_another_key_is_not_believed(eventful: Eventful) -> None:
     assert eventful.misled.process.returncode == 3
-    assert "has another key than the coordinator's that north was told" in eventful.misled.said
+    assert "has another key than north expects of the coordinator" in eventful.misled.said
 
 
 def test_a_site_under_anothers_name_is_turned_away(eventful: Eventful) -> None:
@@ -178,7 +178,7 @@ def test_a_site_under_anothers_name_is_turned_away(eventful: Eventful) -> None:
 
 def test_a_copied_certificate_in_use_twice_is_turned_away(eventful: Eventful) -> None:
     assert eventful.copy.process.returncode == 3
-    assert "north is connected already, by another process with the same key" in eventful.copy.said
+    assert "another process with the same key is connected as north already" in eventful.copy.said
     assert "north was turned away: north is connected already" in eventful.coordinator.said
 
 
@@ -219,7 +219,7 @@ def test_a_site_that_says_no_address_of_a_host_is_turned_away_before_others_hear
         keys = certificates.read_secret(tmp_path / "north.key_secret").keys
         deadline = Deadline(20)
         with OutboundEndpoint("north", OUTBOUND_ONLY, keys, coordinator) as spoke:
-            spoke.say(
+            spoke.send_control(
                 Join(PROTOCOL_VERSION, version("fedsvm"), "north", "ipc:///run/of-another.sock").to_message(), deadline
             )
             while (received := spoke.received()) is None:
@@ -238,7 +238,7 @@ def test_site_of_another_protocol_is_turned_away_and_one_of_another_version_is_n
         for protocol in (1, PROTOCOL_VERSION):
             keys, deadline = certificates.read_secret(tmp_path / "north.key_secret").keys, Deadline(20)
             with OutboundEndpoint("north", OUTBOUND_ONLY, keys, coordinator) as spoke:
-                spoke.say(Join(protocol, "9.9.9", "north", "tcp://127.0.0.1:7101").to_message(), deadline)
+                spoke.send_control(Join(protocol, "9.9.9", "north", "tcp://127.0.0.1:7101").to_message(), deadline)
                 while (received := spoke.received()) is None:
                     spoke.wait(deadline)
                 answers[protocol] = received.message
@@ -259,11 +259,11 @@ def test_the_last_words_of_a_site_that_left_are_taken_in(tmp_path: Path) -> None
             while not spoke.orders.established:
                 spoke._serve(20)
                 hub._serve(20)
-            spoke.say(Join(PROTOCOL_VERSION, "1", "north", "").to_message(), deadline)
+            spoke.send_control(Join(PROTOCOL_VERSION, "1", "north", "").to_message(), deadline)
             while not calls:
                 hub.serve(deadline)
             hub.invite(calls[0])
-            spoke.say(FinalReport([], 1.0, None, {}).to_message(bytes(8), 3), deadline)
+            spoke.send_control(FinalReport([], 1.0, None, {}).to_message(bytes(8), 3), deadline)
         monitor = hub._poller._monitors[hub._router]
         assert monitor.poll(20_000)
         hub._poller._readers[monitor]()
@@ -290,9 +290,9 @@ def test_a_site_does_not_begin_what_it_is_no_part_of(begin: Begin, tmp_path: Pat
     certificates.create(tmp_path, "north")
     place = SiteLocation(certificates.read_secret(tmp_path / "north.key_secret"), "tcp://127.0.0.1:1", bytes(32))
     held = SiteData(3, (HeldColumn("size", False),), lambda order: pytest.fail("it must not come to that"))
-    visit = Visit(place, Installation({}, {}), "1", lambda terms: held, lambda sentence: None)
+    session = SiteSession(place, Installation({}, {}), "1", lambda terms: held, lambda sentence: None)
     with pytest.raises(FederationError, match="The coordinator begins a run"):
-        visit._check_begin(begin, held)
+        session._check_begin(begin, held)
 
 
 @pytest.mark.long
@@ -808,7 +808,7 @@ def test_a_site_that_declines_ends_the_run_and_the_sentence_names_the_way_out(tm
         assert [north.ends(), coordinator.ends()] == [3, 3]
     said = " ".join(coordinator.said.split())
     assert "orth declines: it refuses the order: by this site's policy" in said
-    assert "or with --set federation.min_sites=2, with which each of the two learns the other's part" in said
+    assert "or with --set federation.min_sites=2 (with two sites, each learns the other's part" in said
 
 
 @pytest.mark.long
@@ -919,9 +919,9 @@ def test_certificates_are_in_zeromqs_format_and_the_secret_half_is_its_owners(tm
 @pytest.mark.parametrize(
     ("prepare", "sentence"),
     [
-        (lambda folder: None, "holds no public key"),
-        (lambda folder: certificates.create(folder, "north"), "is a secret key, which no coordinator may have"),
-        (lambda folder: (folder / "north.key").write_text("public-key = nonsense\n"), "is no ZeroMQ certificate"),
+        (lambda folder: None, "has no public key"),
+        (lambda folder: certificates.create(folder, "north"), "is a secret key, which only its owner may have"),
+        (lambda folder: (folder / "north.key").write_text("public-key = nonsense\n"), "is not a ZeroMQ certificate"),
         (
             lambda folder: certificates.create(folder, "north")[1].rename(folder / "north.key"),
             "north.key holds a secret key, which only its owner may have",
@@ -946,5 +946,5 @@ def test_two_names_of_one_key_are_refused(tmp_path: Path) -> None:
 def test_a_secret_key_that_others_can_read_is_refused(tmp_path: Path) -> None:
     _, secret = certificates.create(tmp_path, "north")
     secret.chmod(0o644)
-    with pytest.raises(FederationError, match="can be read by others"):
+    with pytest.raises(FederationError, match="must be readable by its owner only"):
         certificates.read_secret(secret)

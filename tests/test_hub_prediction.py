@@ -77,4 +77,4 @@ def test_participants_predict_new_records_that_equal_the_pooled_model(tmp_path: 
     assert np.abs([float(each["decision"]) for each in answers] - decisions).max() < 1e-9
     assert [each["predicted"] for each in answers] == ["M" if value > 0 else "B" for value in decisions]
     alone = fedsvm("predict", str(folder), str(files["north"]), folder=tmp_path)
-    assert (alone.returncode, "each site keeps the part of its own" in alone.stderr) == (2, True), alone.stderr
+    assert (alone.returncode, "each site keeps the part for its columns" in alone.stderr) == (2, True), alone.stderr

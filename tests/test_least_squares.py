@@ -172,7 +172,7 @@ def test_behind_a_committee_nobody_recovers_a_board(coalition: str, tmp_path: Pa
 def test_weights_behind_a_committee_name_as_many_boards_as_documented(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(runner, "everybody", lambda sites: [])
+    monkeypatch.setattr(runner, "standard_coalitions", lambda sites: [])
     changes = ["algorithm.masking=committee", "compare.centralised=false"]
     ran = simulate("least-squares", tmp_path, changes, audit=True)
     without, listed = ran.result.audit

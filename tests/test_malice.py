@@ -49,7 +49,7 @@ def test_a_site_repeats_no_sum_over_fewer_sites_if_its_policy_says_so(protocol: 
     with drill(5, protocol=protocol, rules=SiteRules(max_repeats=0)) as federation:
         total(federation)
         pretend_to_lose(federation, VICTIM)
-        said = r"repeated over other sites 0 times at most .max_repeats.; step 'total' would be repeated"
+        said = r"repeated over other sites at most 0 times .max_repeats., and step 'total' would be repeated"
         with pytest.raises(SiteFailed, match=said):
             total(federation)
 
@@ -67,13 +67,13 @@ def test_a_site_repeats_as_often_as_its_policy_says() -> None:
         pretend_to_lose(federation, "site-6")
         total(federation)
         pretend_to_lose(federation, VICTIM)
-        with pytest.raises(SiteFailed, match="over other sites 1 times at most"):
+        with pytest.raises(SiteFailed, match="over other sites at most 1 times"):
             total(federation)
 
 
 def test_a_masked_sum_that_two_parts_of_the_sites_could_open_is_refused() -> None:
     rules = SiteRules(colluders=1)
-    said = "1 of 5 sites may work with the coordinator, and the sum withstands 0"
+    said = "1 of 5 sites may collude with the coordinator, and the sum withstands 0"
     with pytest.raises(SiteFailed, match=said), drill(5, protocol="masked", rules=rules) as federation:
         total(federation)
     with drill(3, protocol="ring", rules=rules) as federation:

@@ -164,7 +164,7 @@ def open_by_two_lists(federation: Federation) -> FloatArray:
 def test_unequal_lists_of_dropouts_open_a_vector_unless_a_policy_counts_the_colluder() -> None:
     with drill(3, protocol="masked", module=COLLUDING) as federation:
         assert np.allclose(open_by_two_lists(federation), total_of([VICTIM]), rtol=0, atol=1e-9)
-    said = "1 of 3 sites may work with the coordinator, and the sum withstands 0"
+    said = "1 of 3 sites may collude with the coordinator, and the sum withstands 0"
     counted = SiteRules(colluders=1)
     with (
         pytest.raises(SiteFailed, match=said),
@@ -233,7 +233,7 @@ def confirm_unequal_lists(channel: Channel, there: dict[int, NDArray[np.bool_]])
 def test_unequal_lists_of_dropouts_open_the_sum_of_two_unless_sites_confirm_one_list() -> None:
     with drill(6, protocol="masked", module="tests.unconfirmed_site_process") as federation:
         assert np.allclose(open_two_of_six(federation), total_of(TWO), rtol=0, atol=1e-9)
-    for listed, said in ((False, "sites confirm the list"), (True, "told others another list")):
+    for listed, said in ((False, "sites confirm the list"), (True, "sent others another list")):
         with (
             pytest.raises(SiteFailed, match=said),
             drill(6, protocol="masked") as federation,

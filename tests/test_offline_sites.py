@@ -109,8 +109,8 @@ class Store:
         with SiteStore(self.folder / f"{site}.diary", b"k" * 32) as diary:
             if not diary.facts:
                 diary.note({"secret": self.secret(site), "run": RUN, "signing_key": SIGNING.public})
-            for number in range(self.counts[site], len(diary.said)):
-                self.hear(site, number, diary.said[number])
+            for number in range(self.counts[site], len(diary.sent)):
+                self.hear(site, number, diary.sent[number])
             visitor = OfflineSite(
                 site,
                 site.encode().ljust(32),
@@ -211,7 +211,7 @@ def test_who_would_say_something_else_than_before_says_nothing(tmp_path: Path) -
             store.visit(site, parts[site])
     heard = store.counts["north"]
     other = {name: array**3 if array.dtype == np.float64 else array for name, array in parts["north"].arrays.items()}
-    with pytest.raises(FederationError, match="got other results than at an earlier visit"):
+    with pytest.raises(FederationError, match="computed other results than at an earlier visit"):
         store.visit("north", replace(parts["north"], arrays=other))
     assert store.counts["north"] == heard
 
@@ -220,7 +220,7 @@ def test_a_diary_is_read_by_its_key_alone_and_by_one_visit_at_a_time(tmp_path: P
     keys = KeyPair.generate()
     with SiteStore(tmp_path / "a.diary", keys.secret) as diary:
         diary.note({"run": RUN})
-        with pytest.raises(FederationError, match="Another visit is under way"):
+        with pytest.raises(FederationError, match="Another visit is running"):
             SiteStore(tmp_path / "a.diary", keys.secret)
     assert RUN not in (tmp_path / "a.diary").read_bytes()
     with pytest.raises(FederationError, match="sealed with another key"):

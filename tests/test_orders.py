@@ -79,7 +79,7 @@ def test_a_sum_that_is_weaker_than_the_configuration_is_refused(protocol: str, w
 
 
 def test_a_step_that_is_only_summed_is_not_shown() -> None:
-    with refused("the value of step 'total' must go into a sum, and is asked for in the clear$") as federation:
+    with refused("the value of step 'total' must go into a sum, and the order takes it in the clear$") as federation:
         federation.gather("total", shape=(3,))
 
 
@@ -123,10 +123,10 @@ def other_agreement_key(party: Party) -> Party:
     [
         (other_keys, "the keys of site-3 must stay, since it is not to be started again$"),
         (other_agreement_key, "the keys of site-3 must stay, since it is not to be started again$"),
-        (lambda party: None if party.name == "site-3" else party, "its parties must be .*: site-3 is left out$"),
+        (lambda party: None if party.name == "site-3" else party, "its parties must be .*: site-3 is missing$"),
         (
             lambda party: party._replace(name="mallory") if party.name == "site-3" else party,
-            "its parties must be .*: mallory is none of them; site-3 is left out$",
+            "its parties must be .*: mallory is none of them; site-3 is missing$",
         ),
     ],
     ids=["key", "agreement-key", "left-out", "stranger"],

@@ -181,7 +181,7 @@ def test_a_folder_for_temporary_files_that_is_full_is_named(tmp_path: Path, temp
 
     done = run_by_command(tmp_path, "--quiet", before=limit)
     assert done.returncode == 3
-    assert f"fedsvm: What site-1 holds cannot be written to {temporary_folder}" in done.stderr
+    assert f"fedsvm: The data of site-1 cannot be written to {temporary_folder}" in done.stderr
     assert "(File too large); make room there, or set TMPDIR to another folder." in done.stderr
     assert "Traceback" not in done.stderr
     nothing_is_left(temporary_folder)

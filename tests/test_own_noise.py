@@ -50,7 +50,9 @@ def audited_views(folder: Path, *changes: str, source: str = "quickstart") -> tu
     changes = ("compare.centralised=false", "algorithm.landmarks=40", "algorithm.objective_noise=0.2", *changes)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(runner, "audit_view", keep)
-        patch.setattr(runner, "everybody", lambda sites: [Coalition((site,), coordinator=False) for site in sites])
+        patch.setattr(
+            runner, "standard_coalitions", lambda sites: [Coalition((site,), coordinator=False) for site in sites]
+        )
         finished = simulate(source, folder, changes, sites=len(SITES), audit=True)
     assert finished.result.error is None, finished.traceback
     return views, truths[0]

@@ -75,20 +75,20 @@ def test_keys_that_their_site_signed_are_accepted() -> None:
     ids=["agreement key", "socket key", "no agreement key", "stripped", "of another site", "replayed", "other terms"],
 )
 def test_a_swapped_key_is_refused_and_the_site_named(swapped: Party) -> None:
-    with pytest.raises(OrderRefused, match=r"the keys of north are not signed with the key that this site was given"):
+    with pytest.raises(OrderRefused, match=r"the keys of north are not signed with its pinned key"):
         POLICY.check_pins(roster(north=swapped), RUN, "east")
 
 
 def test_an_invented_site_is_refused() -> None:
     invented = Party("west", "", b"w" * 32, b"v" * 32, bytes([1]) * 64)
-    with pytest.raises(OrderRefused, match=r"west is not one of the sites whose keys this one was given"):
+    with pytest.raises(OrderRefused, match=r"the key of west is not among the pinned keys"):
         POLICY.check_pins(roster(west=invented), RUN, "east")
 
 
 def test_a_policy_that_wants_pinned_keys_refuses_a_site_without_any() -> None:
     bare = SitePolicy(NAMES, TERMS)
     bare.check_pins(roster(), RUN, "east")
-    with pytest.raises(OrderRefused, match="was given none; start it with fedsvm site --sites"):
+    with pytest.raises(OrderRefused, match="must be pinned, and none are; start it with fedsvm site --sites"):
         replace(bare, rules=SiteRules(pinned=True)).check_pins(roster(), RUN, "east")
 
 
@@ -152,7 +152,7 @@ def test_real_sites_refuse_a_coordinator_that_swaps_a_key_and_run_with_an_honest
         liar = there.coordinator("--set", "protocol.sum=masked")
         sites = {name: there.site(name, liar, *(careful if name == "east" else ())) for name in NAMES}
         assert liar.ends() != 0
-        sites["east"].says("the keys of north are not signed with the key that this site was given of it")
+        sites["east"].says("the keys of north are not signed with its pinned key")
         for site in sites.values():
             site.ends()
         there.within.clear()

@@ -70,7 +70,7 @@ def test_predictions_of_the_test_rows_are_as_good_as_the_run_said(name: str, sou
         shutil.rmtree(tmp_path / "run" / "sites")
         refused = fedsvm("predict", tmp_path / "run", tmp_path / "new.csv", folder=tmp_path)
         assert refused.returncode == 2
-        assert "has no columns: each site keeps the part of its own." in " ".join(refused.stderr.split())
+        assert "has no columns: each site keeps the part for its columns." in " ".join(refused.stderr.split())
 
 
 @pytest.fixture(scope="module")

@@ -41,14 +41,14 @@ def written(path: Path, *, lies: bool = False) -> Path:
     """Write the receipt of a run of three rounds. lies: the order of the second is another."""
     receipt = Receipt(str(path), "1")
     receipt.record_asked(RUN, path.stem, {"program": "sums", "sum_name": "ring", "min_sites": 3}, {"release": True})
-    receipt.parties(Roster([Party(COORDINATOR, "", b"c" * 32)]))
+    receipt.record_parties(Roster([Party(COORDINATOR, "", b"c" * 32)]))
     chain = OrderChain(RUN, SITES, Terms("sums", {}, "ring", {}, 3))
     receipt.record_joined(SITES, 20, ("age",), chain.start)
     for number in (1, 2, 3):
         given = order(number, fold=float(lies and number == 2))
         receipt.record_ordered(given, number)
         receipt.begin_step(chain.link_of(given, number).digest)
-        receipt.left(given, number, IN_SUM)
+        receipt.record_left(given, number, IN_SUM)
     receipt.record_ended("completed", {})
     receipt.release()
     return path
@@ -76,13 +76,13 @@ def moved(text: bytes) -> bytes:
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
-        (edited, "line 6 is not what was written there"),
-        (lambda text: text.replace(b'"completed"', b'"it failed"'), "line 10 is not what was written there"),
-        (without(3), "line 4 is not what was written there"),
-        (moved, "line 5 is not what was written there"),
+        (edited, "line 6 does not match its digest"),
+        (lambda text: text.replace(b'"completed"', b'"it failed"'), "line 10 does not match its digest"),
+        (without(3), "line 4 does not match its digest"),
+        (moved, "line 5 does not match its digest"),
         (without(-1), "it is not closed"),
         (lambda text: text[:-20], "its last line is cut off"),
-        (lambda text: text + text[text.rindex(b'{"line"') :], "line 11 is not what was written there"),
+        (lambda text: text + text[text.rindex(b'{"line"') :], "line 11 does not match its digest"),
     ],
 )
 def test_a_receipt_that_was_changed_is_not_relied_on(
@@ -111,7 +111,7 @@ def test_only_its_owner_may_read_it_and_another_process_goes_on(tmp_path: Path) 
         Receipt(str(path), "1").record_ended("completed", {})
     second.release()
     path.write_bytes(edited(path.read_bytes()))
-    with pytest.raises(StepRefused, match=r"is damaged: line 6 .*; move it away"):
+    with pytest.raises(StepRefused, match=r"is damaged: line 6 .*; move it to"):
         Receipt(str(path), "1").record_ended("completed", {})
 
 
@@ -128,7 +128,7 @@ def test_visits_that_begin_anew_write_each_line_once(tmp_path: Path) -> None:
         for number in range(1, last + 1):
             receipt.record_ordered(order(number), number)
             receipt.begin_step(b"link")
-            receipt.left(order(number), number, IN_SUM)
+            receipt.record_left(order(number), number, IN_SUM)
         receipt.release()
     lines, _ = verify_lines(path.read_bytes())
     assert [line["what"] for line in lines] == ["asked", *["ordered", "left"] * 3]
@@ -164,13 +164,13 @@ def test_each_line_says_what_happened(tmp_path: Path) -> None:
     receipt.record_asked(RUN, "north", {}, {})
     receipt.record_joined(SITES, 20, ("age",), b"start")
     parties = [Party(name, "", name.encode().ljust(32, b"."), name.encode().rjust(32, b".")) for name in SITES]
-    receipt.parties(Roster(parties))
+    receipt.record_parties(Roster(parties))
     receipt.record_ordered(order(1), 1)
-    receipt.broken(1, "refused at once", refused=True)
+    receipt.record_broken(1, "refused at once", refused=True)
     receipt.record_ordered(order(2), 2)
     sent = receipt.begin_step(b"link")
     sent.sending("east", np.zeros(3))
-    receipt.broken(2, "a site left")
+    receipt.record_broken(2, "a site left")
     receipt.record_logged("said")
     receipt.record_paused("it failed")
     receipt.record_resumed()

@@ -34,7 +34,7 @@ class RecordingEndpoint:
         self.sent: list[tuple[str, Message | str]] = []
         self.events: list[Callable[[], None]] = []
         self.on_call: Callable[[Call], None]
-        self.on_word: Callable[[str, Message], None]
+        self.on_answer: Callable[[str, Message], None]
         self.on_closed: Callable[[str], None]
 
     def invite(self, call: Call) -> bytes:
@@ -63,7 +63,7 @@ class RecordingEndpoint:
         self.on_call(Call(site, b"", Join(PROTOCOL_VERSION, "1", site, ADDRESS)))
 
     def answers(self, site: str, answer: Ready | Declined) -> None:
-        self.on_word(site, answer.to_message())
+        self.on_answer(site, answer.to_message())
 
     def breaks(self, site: str) -> None:
         self.connected.discard(site)
@@ -144,7 +144,7 @@ def test_restarted_site_that_declines_ends_the_wait_with_its_reason(
     endpoint.breaks("north")
     decline = Declined("min_rows must be at most 10.", by_policy=True)
     endpoint.events = [lambda: endpoint.joins("north"), lambda: endpoint.answers("north", decline)]
-    with pytest.raises(LaunchError, match=r"north was started again and takes no part: min_rows must be at most 10"):
+    with pytest.raises(LaunchError, match=r"north was started again and declines: min_rows must be at most 10"):
         begun.wait_for("north", Deadline(1))
     assert "north declines: min_rows must be at most 10." in said
     endpoint.events = [lambda: endpoint.joins("north"), lambda: endpoint.answers("north", ready(key=9))]

@@ -484,7 +484,7 @@ def test_a_process_that_is_gone_is_named_with_its_status(link: Link) -> None:
 
 
 def test_a_fault_on_a_link_that_is_not_there_is_refused(link: Link) -> None:
-    with pytest.raises(LaunchError, match=r"^No relay carries what a sends to c; open that link first\.$"):
+    with pytest.raises(LaunchError, match=r"^No relay carries messages from a to c; open that link first\.$"):
         link.relays.disturb("partition", [THERE, ("a", "c")], for_s=None)
     assert link.relays.outcomes() == {}
 

@@ -453,7 +453,7 @@ def test_two_processes_cannot_resume_one_run(undisturbed: Path, tmp_path: Path) 
 
 
 def test_a_run_without_a_journal_cannot_be_resumed(tmp_path: Path) -> None:
-    with pytest.raises(ScenarioError, match="has no journal to resume by"), resume.reopen_journal(tmp_path):
+    with pytest.raises(ScenarioError, match="has no journal; only runs"), resume.reopen_journal(tmp_path):
         pass
 
 
@@ -531,7 +531,7 @@ def test_a_release_that_a_site_is_lost_in_is_charged_once_more_and_not_by_who_re
 def test_what_draws_at_random_by_itself_is_not_written_down(monkeypatch: pytest.MonkeyPatch) -> None:
     scenario, _ = spec.read("naive-bayes")
     monkeypatch.setattr(scenario.algorithm.implementation.Site, "is_replayable", False)
-    with pytest.raises(ScenarioError, match="--journal: sites draw at random by themselves"):
+    with pytest.raises(ScenarioError, match="--journal: sites cannot repeat their steps"):
         resume.require_replayable(scenario)
 
 

@@ -28,7 +28,7 @@ from fedsvm.federation.arrays import FloatArray
 from fedsvm.protocols.analysis.views import Coalition, RunView
 from fedsvm.scenarios.report import whole_run
 from fedsvm.scenarios.run import runner
-from fedsvm.scenarios.run.audit import AttackResult, GroundTruth, PartyAudit, audit_view, everybody
+from fedsvm.scenarios.run.audit import AttackResult, GroundTruth, PartyAudit, audit_view, standard_coalitions
 from tests.commands import fedsvm
 from tests.run_results import simulate
 from tests.tables import tic_tac_toe
@@ -209,7 +209,7 @@ def test_a_claim_that_is_not_true_counts_as_false() -> None:
 
 
 def test_everybody_is_the_coordinator_each_site_and_both() -> None:
-    parties = [each.parties for each in everybody(["a", "b"])]
+    parties = [each.parties for each in standard_coalitions(["a", "b"])]
     assert parties == [("coordinator",), ("a",), ("b",), ("a", "coordinator"), ("b", "coordinator")]
 
 
@@ -229,7 +229,7 @@ def audit(name: str, folder: Path, *changes: str, site: str = "") -> dict[tuple[
             few = [
                 Coalition(sites, coordinator=there) for sites, there in (((), True), ((site,), False), ((site,), True))
             ]
-            patch.setattr(runner, "everybody", lambda sites: few)
+            patch.setattr(runner, "standard_coalitions", lambda sites: few)
         finished = simulate(name, folder, ["compare.centralised=false", *CUTS, *changes], audit=True)
     assert finished.result.error is None, finished.traceback
     assert not (folder / "transcripts").exists()

@@ -53,7 +53,7 @@ def audited(
     coalitions = [Coalition((), coordinator=True), Coalition(("site-1",), coordinator=True)]
     if stated is not None and stated.one_site is not None:
         coalitions.append(Coalition(("site-1",), coordinator=False))
-    monkeypatch.setattr(runner, "everybody", lambda sites: coalitions)
+    monkeypatch.setattr(runner, "standard_coalitions", lambda sites: coalitions)
     monkeypatch.setattr(runner, "file_audits", lambda *run: [])
     finished = runner.run(scenario, dataset.prepare(scenario, base), folder, audit=True)
     assert finished.result.error is None, finished.traceback
@@ -181,7 +181,7 @@ def test_only_two_members_of_a_committee_have_the_systems_in_chosen_columns(
 ) -> None:
     """Of three sites, every two are members in every round. Every record that there can be is on the list."""
     coalitions = [Coalition(("site-1", "site-2"), coordinator=True), Coalition(("site-1",), coordinator=True)]
-    monkeypatch.setattr(runner, "everybody", lambda sites: coalitions)
+    monkeypatch.setattr(runner, "standard_coalitions", lambda sites: coalitions)
     scenario = tmp_path / "cards.toml"
     scenario.write_text(
         f"""

@@ -122,7 +122,7 @@ def test_what_others_see_of_a_set_is_not_in_the_order_of_its_rows() -> None:
 def test_an_item_that_does_not_fit_is_refused_before_anything_is_sent() -> None:
     network = InMemoryNetwork(site_names(2))
     counts = dict.fromkeys(network.sites, 1)
-    with pytest.raises(ValueError, match="64 bytes do not fit a point; at most 63 do"):
+    with pytest.raises(ValueError, match="must have 63 bytes or fewer, got 64"):
         network.run(dict.fromkeys(network.sites, lambda channel: set_union(channel, [b"x" * 64], counts)))
     assert network.sent == []
 

@@ -143,20 +143,20 @@ def test_both_halves_say_what_is_disclosed() -> None:
 def test_a_site_that_is_not_as_the_protocol_needs_it_ends_the_run() -> None:
     too_long = {"site-1": Partition({}, {"items": ["x" * 64]}), "site-2": Partition({}, {"items": ["y"]})}
     with (
-        pytest.raises(SiteFailed, match=r"site-1 failed in .*64 bytes do not fit a point; at most 63 do"),
+        pytest.raises(SiteFailed, match=r"site-1 failed in .*must have 63 bytes or fewer, got 64"),
         local_federation(SITE_MODULE, "sets", too_long, PLAIN, settings={"seed": 0}) as federation,
     ):
         program.union(federation)
     vectors = {"site-1": Partition({"vector": np.ones(2)}), "site-2": Partition({"vector": np.ones(3)})}
     with (
-        pytest.raises(FederationError, match="must be of one length, got site-1 2, site-2 3"),
+        pytest.raises(FederationError, match="must have the same length, got site-1 2, site-2 3"),
         local_federation(SITE_MODULE, "sets", vectors, PLAIN, settings={"seed": 0}) as federation,
     ):
         program.product(federation)
     for entry, says in ((1e30, "the product of 1 entries of size"), (1.7e308, "the product of entries of size")):
         large = {"site-1": Partition({"vector": np.array([entry])}), "site-2": Partition({"vector": np.ones(1)})}
         with (
-            pytest.raises(FederationError, match=f"must be of smaller entries: {says}"),
+            pytest.raises(FederationError, match=f"must have smaller entries: {says}"),
             local_federation(SITE_MODULE, "sets", large, PLAIN, settings={"seed": 0}) as federation,
         ):
             program.product(federation)

@@ -228,9 +228,9 @@ def written(
         sent = receipt.begin_step(chain.begin(given, number).digest)
         if number == broken:
             sent.sending("east", np.zeros(6))
-            receipt.broken(number, "a site left")
+            receipt.record_broken(number, "a site left")
         else:
-            receipt.left(given, number, form)
+            receipt.record_left(given, number, form)
     receipt.record_ended("completed", {})
     return path
 

@@ -57,7 +57,7 @@ def test_text_and_numbers_travel_and_rows_do_not() -> None:
     assert said[:4] == [
         ("error", "drill", "<ndarray>"),
         ("error", "drill", "<ndarray> and 7"),
-        ("warning", "drill", "%d columns (its arguments are not text or numbers that fit in)"),
+        ("warning", "drill", "%d columns (its arguments do not fit)"),
         ("error", "drill", f"{'x' * 499}…"),
     ]
     assert said[4][:2] == ("warning", "py.warnings")
@@ -76,7 +76,7 @@ def test_text_and_numbers_travel_and_rows_do_not() -> None:
         ("counts %s of %s", ({67.0: 2}, Counter([67.0])), "counts <dict> of <Counter>"),
         ("counts %s", (Counter([67.0]),), "counts <Counter>"),
         ("%(age)d and %(rows)s", ({"age": 67.0, "rows": [1.5]},), "67 and <list>"),
-        ("worst %d", (math.inf,), "worst %d (its arguments are not text or numbers that fit in)"),
+        ("worst %d", (math.inf,), "worst %d (its arguments do not fit)"),
         ("file %s", ("\udcff\x1b[2J\n\u202e",), "file \\udcff\\x1b[2J \\u202e"),
         (["67.0"], (), "<list>"),
     ],
@@ -107,7 +107,9 @@ def test_of_more_records_than_a_round_may_have_the_number_is_told() -> None:
     with drill(3) as federation:
         for _ in range(2):
             federation.run("log", site="site-1", text="again", times=3 * RECORDS_PER_ROUND)
-    told = f"{2 * RECORDS_PER_ROUND} more records of this site were not forwarded: {RECORDS_PER_ROUND} a round are."
+    told = (
+        f"{2 * RECORDS_PER_ROUND} more records of this site were not forwarded (maximum {RECORDS_PER_ROUND} a round)."
+    )
     assert [each.text for each in federation.record.logged if each.logger != "drill"] == [told, told]
     assert len(federation.record.logged) == 2 * RECORDS_PER_ROUND + 2
 

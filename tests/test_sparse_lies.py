@@ -151,7 +151,7 @@ def test_unequal_lists_open_an_arc_of_the_circle_without_confirmations(monkeypat
     ("confirmed", "said"),
     [
         ("nothing", r"^0 sites confirm the list of the sites in the sum and 31 must; nothing was opened$"),
-        ("all lists", r"^the coordinator told others another list of the sites in the sum; nothing was opened$"),
+        ("all lists", r"^the coordinator sent others another list of the sites in the sum; nothing was opened$"),
         ("its own list", r"^20 sites confirm the list of the sites in the sum and 31 must; nothing was opened$"),
     ],
 )

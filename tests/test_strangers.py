@@ -129,7 +129,7 @@ def test_more_strangers_than_descriptors_end_a_run_with_what_to_change() -> None
     tries = (run_in_a_crowd("coordinator", 600, 300, 300) for _ in range(4))
     assert next((said for said in tries if said != "completed 5\n"), "") == (
         "EndpointError coordinator has no file descriptor left, of 300 that its process may have: raise the limit "
-        "(ulimit -n), and see who else connects to its port.\n"
+        "(ulimit -n), and check which other programs connect to its port.\n"
     )
 
 

@@ -425,10 +425,10 @@ GROUP = frozenset(site_names(5))
 @pytest.mark.parametrize(
     ("requests", "refusal"),
     [
-        ([(MISSING, GROUP - {"site-3"}), (OPEN, GROUP)], "both halves of site-3"),
+        ([(MISSING, GROUP - {"site-3"}), (OPEN, GROUP)], "both masks of site-3"),
         ([(OPEN, GROUP), (MISSING, GROUP - {"site-3"})], "opened already; it opens no second set"),
         ([(OPEN, GROUP), (OPEN, GROUP - {"site-3"})], "opened already"),
-        ([(MISSING, GROUP - {"site-3"}), (MISSING, GROUP - {"site-4"})], "both halves of site-3"),
+        ([(MISSING, GROUP - {"site-3"}), (MISSING, GROUP - {"site-4"})], "both masks of site-3"),
         ([(OPEN, GROUP - {"site-1"})], "a sum that it is not in"),
         ([(OPEN, GROUP - {"site-3", "site-4"})], "3 of 5 sites are in the sum and 4 must be"),
     ],
@@ -459,8 +459,8 @@ def test_a_site_helps_with_a_list_of_the_missing_that_grows() -> None:
         (b"digest", b"digest", [b"digest"], "2 sites confirm the list of the sites in the sum and 3 must"),
         (b"", b"digest", [b"digest"] * 2, "2 sites confirm the list of the sites in the sum and 3 must"),
         (b"", b"digest", [], "0 sites confirm"),
-        (b"digest", b"digest", [b"digest", b"other"], "told others another list"),
-        (b"digest", b"other", [b"other"] * 4, "told others another list"),
+        (b"digest", b"digest", [b"digest", b"other"], "sent others another list"),
+        (b"digest", b"other", [b"other"] * 4, "sent others another list"),
     ],
 )
 def test_a_site_opens_shares_by_one_list_that_others_confirm(
@@ -477,7 +477,7 @@ def test_a_site_that_confirmed_a_list_takes_no_second_one(stage: int, gone: set[
     consent = Consent("site-1", site_names(5), threshold=3)
     consent.agree(LIST, GROUP - {"site-3"})
     consent.listed = b"digest"
-    with pytest.raises(StepRefused, match="it takes no second one"):
+    with pytest.raises(StepRefused, match="it accepts no second one"):
         consent.agree(stage, GROUP - gone)
 
 

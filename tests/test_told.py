@@ -76,7 +76,7 @@ class Shop(SiteProgram):
 def _check(name: str, **arguments: object) -> None:
     shop = Shop("site-1", Partition({"rows": np.zeros(1)}), {})
     shop.terms = Terms("shop", {"price": 2.0}, "ring", {}, 3)
-    shop.check_told(name, mark_of(shop.find_step(name)), arguments)
+    shop.check_arguments(name, mark_of(shop.find_step(name)), arguments)
 
 
 def test_a_site_compares_agreed_arguments_and_refuses_undeclared_ones() -> None:

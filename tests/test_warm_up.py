@@ -18,7 +18,7 @@ from fedsvm.federation.processes.launcher_cache import SPARE
 from fedsvm.federation.site import warm_up
 from fedsvm.federation.site.partition import Partition
 from fedsvm.federation.site.site_policy import SitePolicy
-from fedsvm.federation.site.warm_up import rehearse
+from fedsvm.federation.site.warm_up import warm_up_server
 from fedsvm.federation.startup import local_federation
 from fedsvm.federation.transport.deadline import Deadline
 from fedsvm.federation.transport.endpoint import Endpoint
@@ -37,7 +37,7 @@ def test_a_rehearsal_leaves_nothing_open(tmp_path: Path) -> None:
     threads = set(threading.enumerate())
     before = len(list(Path("/proc/self/fd").iterdir())), logging.getLogger().handlers[:]
     ran = SitePolicy.check_roster.__code__, Endpoint._dial.__code__
-    rehearse(tmp_path, lifeline, lambda: None)
+    warm_up_server(tmp_path, lifeline, lambda: None)
     now = SitePolicy.check_roster.__code__, Endpoint._dial.__code__
     after = len(list(Path("/proc/self/fd").iterdir())), logging.getLogger().handlers[:]
     os.close(lifeline)
@@ -59,7 +59,7 @@ def test_what_sites_compute_is_practiced_and_its_code_laid_side_by_side(tmp_path
 
     before = practice.__code__, next(each for each in practice.__code__.co_consts if isinstance(each, CodeType))
     lifeline, life = os.pipe()
-    rehearse(tmp_path, lifeline, practice)
+    warm_up_server(tmp_path, lifeline, practice)
     os.close(lifeline)
     os.close(life)
     assert len(ran) >= 2 * 10, "sites would put specialised instructions into the code"
@@ -67,19 +67,19 @@ def test_what_sites_compute_is_practiced_and_its_code_laid_side_by_side(tmp_path
     assert ran[-2:] == list(before) and not any(code is then for code, then in zip(ran[-2:], before, strict=True))
 
 
-def test_what_cannot_be_rehearsed_is_left_to_the_sites(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_warm_up_is_left_to_the_sites(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     threads = set(threading.enumerate())
     monkeypatch.setattr(warm_up, "_LISTEN", "tcp://203.0.113.1:*")
     lifeline, life = os.pipe()
-    rehearse(tmp_path, lifeline, lambda: None)
-    rehearse(tmp_path / "missing", lifeline, lambda: None)
+    warm_up_server(tmp_path, lifeline, lambda: None)
+    warm_up_server(tmp_path / "missing", lifeline, lambda: None)
     os.close(lifeline)
     os.close(life)
     assert not list(tmp_path.iterdir())
     assert set(threading.enumerate()) <= threads
 
 
-def test_a_machine_that_is_too_slow_rehearses_once_and_says_nothing(
+def test_a_slow_machine_warms_up_once_without_a_message(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     lives: list[int] = []
@@ -91,7 +91,7 @@ def test_a_machine_that_is_too_slow_rehearses_once_and_says_nothing(
     monkeypatch.setattr(Endpoint, "wait", never)
     monkeypatch.setattr(warm_up, "_PATIENCE_S", 0.0)
     lifeline, life = os.pipe()
-    rehearse(tmp_path, lifeline, lambda: None)
+    warm_up_server(tmp_path, lifeline, lambda: None)
     os.close(lifeline)
     os.close(life)
     assert len(lives) <= 2

@@ -163,7 +163,7 @@ def test_a_lie_is_malformed_and_nothing_is_allocated_for_it(lie: bytes) -> None:
     ids=["float32", "five dimensions", "text", "too many"],
 )
 def test_what_could_not_be_decoded_is_not_sent(arrays: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=r"no wire form|at most"):
+    with pytest.raises(ValueError, match=r"no wire form|or fewer"):
         encode(Message("data", b"12345678", arrays=arrays))
 
 
@@ -177,7 +177,7 @@ def test_what_could_not_be_decoded_is_not_sent(arrays: dict[str, Any]) -> None:
     ids=["fields", "specs", "arrays"],
 )
 def test_what_is_too_long_is_not_sent(message: Message) -> None:
-    with pytest.raises(ValueError, match="at most"):
+    with pytest.raises(ValueError, match="or fewer"):
         encode(message)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from fedsvm.algorithms.registry import ALGORITHMS, OWN_ALGORITHMS
 from fedsvm.algorithms.site_process import OTHERS
-from fedsvm.federation.site.program import SiteProgram, Told, mark_of, step_methods
+from fedsvm.federation.site.program import ArgumentRule, SiteProgram, mark_of, step_methods
 from tools.arguments import parser
 
 PAGE = Path(__file__).parents[1] / "docs" / "order-arguments.md"
@@ -33,9 +33,9 @@ def steps() -> dict[str, Callable[..., Any]]:
     return dict(sorted(found.items()))
 
 
-def _chosen(declared: dict[str, Told]) -> Iterator[tuple[str, Told]]:
+def _chosen(declared: dict[str, ArgumentRule]) -> Iterator[tuple[str, ArgumentRule]]:
     """Yield the chosen arguments, those of one bound and gain together."""
-    together: dict[Told, list[str]] = {}
+    together: dict[ArgumentRule, list[str]] = {}
     for name, told in declared.items():
         if told.kind == "chosen":
             together.setdefault(told, []).append(name)
@@ -45,7 +45,7 @@ def _chosen(declared: dict[str, Told]) -> Iterator[tuple[str, Told]]:
 
 def table() -> str:
     """Return the table in Markdown, with one line for steps that declare the same arguments."""
-    places: dict[tuple[str, Told], list[str]] = {}
+    places: dict[tuple[str, ArgumentRule], list[str]] = {}
     for where, method in steps().items():
         for names, told in _chosen(dict(mark_of(method).told or {})):
             places.setdefault((names, told), []).append(f"`{where}`")

@@ -29,7 +29,7 @@ from fedsvm.algorithms.optimization.weighting import row_prices
 from fedsvm.federation.arrays import FloatArray, IntArray, Residues
 from fedsvm.federation.transport.keys import COORDINATOR
 from fedsvm.protocols import common_seed
-from fedsvm.protocols.analysis.blind_views import opened_sums, systems_of_pair, told_solutions
+from fedsvm.protocols.analysis.blind_views import opened_sums, received_solutions, systems_of_pair
 from fedsvm.protocols.analysis.views import RoundView
 
 EVERYONE = ("every site",)
@@ -285,7 +285,7 @@ def _blind_rounds(rounds: Sequence[RoundView], problem: int, layout: Layout) -> 
         found.append(PathRound(taken, mu, keep, still, sums=sums, dither=dither, opened=opened))
         if sites:
             known = True
-            told = told_solutions(next(iter(sites.values())), public)
+            told = received_solutions(next(iter(sites.values())), public)
             step = told[place][:, 0] * order.solution_unit(place)
     return found, known
 

@@ -39,7 +39,7 @@ from fedsvm.federation.federation import Federation
 from fedsvm.federation.site.program import AGREED, SitePart, free, step
 from fedsvm.federation.site.script import Script, repeat, seq
 from fedsvm.federation.site.terms import Terms
-from fedsvm.protocols.ring_broadcast import pass_on
+from fedsvm.protocols.ring_broadcast import broadcast_ring
 from fedsvm.protocols.secret_order import secret_order
 
 LandmarkMethod = Literal["auto", "drawn", "local", "global"]
@@ -217,7 +217,7 @@ class LandmarkSums(SitePart):
         if self._site.site == opener:
             self._note_lone_rows(round_.number)
             own = _table(round_.centres(self._site.opened, min_cluster_size, seed), shape)
-        table = pass_on(self._site.channel, opener, own, shape, np.float64)
+        table = broadcast_ring(self._site.channel, opener, own, shape, np.float64)
         self._centres = _centers_in(table)
 
     @step(

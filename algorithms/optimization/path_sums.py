@@ -46,7 +46,7 @@ from fedsvm.federation.site.script import Script, either, maybe, repeat, seq, st
 from fedsvm.federation.site.terms import Terms as RunTerms
 from fedsvm.federation.transport.keys import COORDINATOR
 from fedsvm.protocols import common_seed
-from fedsvm.protocols.ring_broadcast import pass_on
+from fedsvm.protocols.ring_broadcast import broadcast_ring
 
 Release = Literal["everyone", "sites"]
 
@@ -197,7 +197,9 @@ class NewtonPath(SitePart):
         start = self.start
         size, count = start.layout.dimensions, start.count
         shape = (1, common_seed.SHAPE[1] + count * start.told)
-        told = pass_on(self._site.channel, holder, self._own_path() if holder == self._site.site else None, shape)
+        told = broadcast_ring(
+            self._site.channel, holder, self._own_path() if holder == self._site.site else None, shape
+        )
         self.seed, rest = told[:, : common_seed.SHAPE[1]], told[0, common_seed.SHAPE[1] :].view(np.float64)
         problems = self._pose_problems() if self.paths is None else self.paths.problems
         paths = rest.reshape(count, -1)

@@ -1,7 +1,7 @@
 """A federation across hosts: the same sites and the same coordinator, each started by its own operator.
 
-The coordinator listens. Every site opens two connections to it, one for orders and one for protocols. So nobody needs
-to reach a site, except other sites where they send messages directly. Reading order:
+The coordinator listens. Every site opens two connections to it, one for orders and one for protocols. So a site need
+not accept connections, unless sites send messages to each other directly. Reading order:
 
 - `certificates`: key files, and the folder of admitted keys
 - `held_data`: the data that a site contributes
@@ -13,5 +13,5 @@ to reach a site, except other sites where they send messages directly. Reading o
 - `registration`: registers sites until the run begins
 - `remote_federation`: a `Federation` over the registered sites
 - `reminders`: messages about what a site waits for
-- `site_session`: a site joins, takes part, and leaves
+- `site_session`: one site's part in one run, from joining to leaving
 """

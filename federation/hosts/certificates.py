@@ -2,7 +2,8 @@
 
 A file has a pair for sockets (CURVE) and a pair for signatures (Ed25519).
 
-NAME.key holds the public key and may be shown to everybody; NAME.key_secret holds both halves and is its owner's.
+NAME.key has the public keys and may be published; NAME.key_secret also has the secret keys and only its owner may read
+it.
 """
 
 from __future__ import annotations
@@ -34,9 +35,9 @@ class KeyCertificate:
     ----------
     name : str
     keys : KeyPair
-        For sockets.
+        The key pair for sockets.
     signing : SigningKey, optional
-        For signatures; None in a file of an earlier version.
+        The key pair for signatures; None in a file of an earlier version.
     """
 
     name: str
@@ -47,7 +48,7 @@ class KeyCertificate:
 def create(folder: Path, name: str) -> tuple[Path, Path]:
     """Make a key pair, and write NAME.key and NAME.key_secret, which only its owner may read.
 
-    Raises FederationError where one of the files is there already.
+    Raises FederationError if one of the files exists.
     """
     keys, signing = KeyPair.generate(), SigningKey()
     halves = {
@@ -61,7 +62,8 @@ def create(folder: Path, name: str) -> tuple[Path, Path]:
     for path in files.values():
         if path.exists():
             raise FederationError(
-                f"{path} exists already; name another folder or party: replace a lost key at the coordinator too."
+                f"{path} exists already; name another folder or party. To replace a lost key, replace it at the "
+                "coordinator too."
             )
     _write_new(files[SECRET], _text(SECRET, name, *halves[SECRET]), 0o600)
     _write_new(files[PUBLIC], _text(PUBLIC, name, *halves[PUBLIC]), 0o644)
@@ -72,9 +74,9 @@ def read_secret(path: Path) -> KeyCertificate:
     """Return a party's own certificate. Raises FederationError for another file, or one that others may read."""
     values = _read(path)
     if "secret-key" not in values:
-        raise FederationError(f"{path} holds no secret key; name the file that ends in {SECRET}.")
+        raise FederationError(f"{path} has no secret key; name the file that ends in {SECRET}.")
     if path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
-        raise FederationError(f"{path} can be read by others, and must not: chmod 600 {path}.")
+        raise FederationError(f"{path} must be readable by its owner only; run chmod 600 {path}.")
     keys = KeyPair(_key(path, values, "public-key"), _key(path, values, "secret-key"))
     signing = SigningKey(_key(path, values, _SIGNING_SECRET)) if _SIGNING_SECRET in values else None
     return KeyCertificate(values.get("name", path.name.removesuffix(SECRET)), keys, signing)
@@ -85,8 +87,8 @@ def read_public(path: Path) -> bytes:
     values = _read(path)
     if "secret-key" in values:
         raise FederationError(
-            f"{path} holds a secret key, which only its owner may have: remove the file, have its owner make new keys "
-            f"(fedsvm keys new), and ask for the file that ends in {PUBLIC}."
+            f"{path} has a secret key, which only its owner may have: remove the file, ask its owner to make new keys "
+            f"(fedsvm keys new), and to send the file that ends in {PUBLIC}."
         )
     return _key(path, values, "public-key")
 
@@ -100,13 +102,13 @@ def read_signing(path: Path) -> bytes | None:
 def read_pinned(folder: Path) -> dict[str, bytes]:
     """Return the public keys for signatures in a folder, by file name, sorted.
 
-    Raises FederationError as `admitted` does, for a file without such a key, and for two names of one key.
+    Raises FederationError like `read_admitted`, for a file without such a key, and for two names of one key.
     """
     keys: dict[str, bytes] = {}
     for name in read_admitted(folder):
         path = folder / f"{name}{PUBLIC}"
         if (key := read_signing(path)) is None:
-            raise FederationError(f"{path} has no {_SIGNING_PUBLIC}; have {name} make new keys (fedsvm keys new).")
+            raise FederationError(f"{path} has no {_SIGNING_PUBLIC}; ask {name} to make new keys (fedsvm keys new).")
         if same := [known for known, other in keys.items() if other == key]:
             raise FederationError(
                 f"{same[0]} and {name} have the same {_SIGNING_PUBLIC} in {folder}; each site needs its own."
@@ -121,10 +123,10 @@ def read_admitted(folder: Path) -> dict[str, bytes]:
     Raises FederationError for a folder without any, for one that holds a secret key, and for two names of one key.
     """
     if not folder.is_dir():
-        raise FederationError(f"There is no folder {folder}; make one, with the public key of every site.")
+        raise FederationError(f"There is no folder {folder}; create it, with the public key of every site.")
     if secret := sorted(folder.glob(f"*{SECRET}")):
         raise FederationError(
-            f"{secret[0]} is a secret key, which no coordinator may have: give it back and remove it."
+            f"{secret[0]} is a secret key, which only its owner may have: remove it, and ask the site for new keys."
         )
     keys: dict[str, bytes] = {}
     for path in sorted(folder.glob(f"*{PUBLIC}")):
@@ -135,7 +137,7 @@ def read_admitted(folder: Path) -> dict[str, bytes]:
             )
         keys[name] = key
     if not keys:
-        raise FederationError(f"{folder} holds no public key; put the {PUBLIC} file of every site there.")
+        raise FederationError(f"{folder} has no public key; put the {PUBLIC} file of every site there.")
     return keys
 
 
@@ -169,11 +171,11 @@ def _read(path: Path) -> dict[str, str]:
 
 
 def _key(path: Path, values: dict[str, str], half: str) -> bytes:
-    """Return one half of a key pair. Raises FederationError for text that is no key."""
+    """Return one half of a key pair. Raises FederationError for text that is not a key."""
     try:
         key = z85.decode(values.get(half, ""))
     except (ValueError, KeyError):
         key = b""
     if len(key) != KEY_BYTES:
-        raise FederationError(f"{path} is no ZeroMQ certificate: it has no {half} of 40 letters in Z85.")
+        raise FederationError(f"{path} is not a ZeroMQ certificate: it has no {half} of 40 letters in Z85.")
     return key

@@ -26,10 +26,11 @@ class SiteData:
     Parameters
     ----------
     rows : int
-        How many it has.
+        The number of its rows.
     columns : tuple of HeldColumn
+        Its columns, in the order of its file.
     partition : callable
-        Makes its partition, given the names of the columns in the order that all sites have.
+        Returns its partition, given the names of the columns in the order that all sites use.
     """
 
     rows: int
@@ -38,9 +39,9 @@ class SiteData:
 
 
 def describe_terms(terms: Terms, defaults: Mapping[str, Any] | None) -> str:
-    """Return in words what a run asks of a site, for its operator.
+    """Return a summary of the terms of a run, for a site's operator.
 
-    defaults: of the program's settings; those that have theirs are not listed.
+    defaults: the default settings of the program; settings with their default value are not listed.
     """
     options = ", ".join(f"{name} = {value}" for name, value in terms.sum_options.items())
     listed = [

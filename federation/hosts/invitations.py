@@ -1,7 +1,7 @@
-"""The invitations of sites to a run over several hosts: which calls are accepted, the offer, and the answer.
+"""The invitations of sites to a run over several hosts: which requests are accepted, the offer, and the answer.
 
-The coordinator sends an offer to each site that calls and may take part. The site answers that it is ready, or that it
-declines.
+The coordinator sends an offer to each site that asks to join and may take part. The site answers that it is ready, or
+that it declines.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Invitations:
     run : bytes
         The run's 8 random bytes.
     terms : Terms
-        The terms that every site is offered.
+        The terms in every offer.
     version : str
         The version of the coordinator's installation.
     tell : callable
@@ -61,7 +61,7 @@ class Invitations:
     endpoint, run, terms, tell
         The parameters.
     declined : dict of str to Declined
-        The sites that declined since they last called.
+        The sites that declined, until they ask again.
     """
 
     def __init__(
@@ -76,13 +76,13 @@ class Invitations:
         self._calls: dict[str, Call] = {}
 
     def invite(self, call: Call) -> None:
-        """Send the offer to a site that calls."""
+        """Send the offer to a site that asks to join."""
         self._calls[call.peer] = call
         self.declined.pop(call.peer, None)
         self.send(call.peer, Offer(self.run, self.endpoint.invite(call), self.terms.to_fields()))
 
     def turn_away(self, call: Call, why: str) -> None:
-        """Send a site that calls the reason why it cannot take part."""
+        """Send a site that asks to join the reason why it cannot take part."""
         self.endpoint.turn_away(call, why)
         self.tell(f"{call.peer} was turned away: {why}")
 
@@ -91,8 +91,8 @@ class Invitations:
         peer, join, named = call.peer, call.join, call.join.name[:MAX_SHOWN]
         if self.endpoint.is_connected(peer):
             return (
-                f"{peer} is connected already, by another process with the same key; end that one, or make a key of "
-                "its own for this site (fedsvm keys new)."
+                f"another process with the same key is connected as {peer} already; end it, or make a separate key "
+                "for this site (fedsvm keys new)."
             )
         if join.name != peer:
             return (
@@ -131,7 +131,7 @@ class Invitations:
         return None
 
     def joined_site(self, site: str, ready: Ready) -> JoinedSite:
-        """Return a site as its call and its answer describe it."""
+        """Return a site, as described by its request and its answer."""
         public_key, address = self.endpoint.roster[site].public_key, self._calls[site].join.address
         party = Party(site, address, public_key, ready.agreement_key, ready.voucher)
         return JoinedSite(party, tuple(HeldColumn(name, categorical) for name, categorical in ready.columns))

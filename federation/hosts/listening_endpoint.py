@@ -27,7 +27,7 @@ from fedsvm.federation.transport.wire import JOINING_KINDS
 
 TICKET_BYTES = 16
 _CONNECTIONS_PER_SITE = 2
-_UNKNOWN_TICKET = "it was let in by another coordinator, or another process took its place; start fedsvm site again."
+_UNKNOWN_TICKET = "another coordinator admitted it, or another process took its place; start fedsvm site again."
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Call:
 
 @dataclass
 class _SiteConnections:
-    """The connections of a site with a ticket: its own name of each, while it is open."""
+    """The open connections of a site with a ticket, each by its routing id."""
 
     ticket: bytes
     orders: bytes | None
@@ -58,22 +58,22 @@ class _MeteredConnection:
 
 
 class ListeningEndpoint(Endpoint):
-    """Everything a coordinator of sites on other hosts sends and receives.
+    """The transport of a coordinator whose sites are on other hosts.
 
     Parameters
     ----------
     listen : str
         A tcp address, whose port may be `*`.
     keys : KeyPair
-        The coordinator's.
+        The coordinator's key pair.
     admitted : Roster
-        Who may connect.
+        The parties that may connect.
 
     Attributes
     ----------
     on_call : callable
         Receives each site that asks to join.
-    on_word : callable
+    on_answer : callable
         Receives a site's answer to an offer.
     on_closed : callable
         Receives each site whose connection for orders broke.
@@ -83,7 +83,7 @@ class ListeningEndpoint(Endpoint):
     Raises
     ------
     EndpointError
-        When the address cannot be had.
+        The endpoint cannot listen on the address.
     """
 
     def __init__(self, listen: str, keys: KeyPair, admitted: Roster) -> None:
@@ -91,32 +91,32 @@ class ListeningEndpoint(Endpoint):
         self._admitted = admitted
         self.admit(admitted)
         self.on_call: Callable[[Call], None] = lambda call: None
-        self.on_word: Callable[[str, wire.Message], None] = lambda peer, message: None
+        self.on_answer: Callable[[str, wire.Message], None] = lambda peer, message: None
         self.on_closed: Callable[[str], None] = lambda peer: None
         self.on_back: Callable[[str], None] = lambda peer: None
         self._lines: dict[bytes, _MeteredConnection] = {}
-        self._guests: dict[str, _SiteConnections] = {}
+        self._sites: dict[str, _SiteConnections] = {}
 
     def admit(self, roster: Roster) -> None:
-        """Admit these parties, and those that were admitted from the start: late ones learn that they are late."""
+        """Admit these parties, and those that were admitted at the start, so that late sites receive a refusal."""
         late = [party for party in self._admitted if party.name not in roster]
         super().admit(Roster([*roster, *late]))
 
     def invite(self, call: Call) -> bytes:
         """Use the connection of this call for orders to the site. Return the new ticket of the site."""
         ticket = secrets.token_bytes(TICKET_BYTES)
-        self._guests[call.peer] = _SiteConnections(ticket, call.routing_id)
+        self._sites[call.peer] = _SiteConnections(ticket, call.routing_id)
         self._lines[call.routing_id].known = True
         return ticket
 
     def expect(self, tickets: Mapping[str, bytes]) -> None:
         """Admit sites that have these tickets from an earlier process of this coordinator."""
-        self._guests = {site: _SiteConnections(ticket, None) for site, ticket in tickets.items()}
+        self._sites = {site: _SiteConnections(ticket, None) for site, ticket in tickets.items()}
 
     @property
     def tickets(self) -> dict[str, bytes]:
-        """Of the sites that were let in."""
-        return {site: guest.ticket for site, guest in self._guests.items()}
+        """The tickets of the admitted sites, by name."""
+        return {name: site.ticket for name, site in self._sites.items()}
 
     def serve(self, deadline: Deadline) -> None:
         """Wait until something happens, even if messages wait already. Raises DeadlineExpired."""
@@ -130,8 +130,8 @@ class ListeningEndpoint(Endpoint):
 
     def is_connected(self, peer: str) -> bool:
         """Return whether a site has a connection for orders."""
-        guest = self._guests.get(peer)
-        return guest is not None and guest.orders is not None
+        site = self._sites.get(peer)
+        return site is not None and site.orders is not None
 
     def connect(self, peer: str) -> None:
         """Ignore the call, since sites connect by themselves."""
@@ -145,14 +145,14 @@ class ListeningEndpoint(Endpoint):
                 raise PeerDropped(f"{self.name} cannot reach {peer}: it has no connection here.")
             self._serve(deadline.remaining_ms())
             meanwhile()
-        orders = self._guests[peer].orders
+        orders = self._sites[peer].orders
         if orders is None or not self._send_to(orders, message):
             raise PeerDropped(f"{self.name} cannot reach {peer}: its connection is gone or full.")
 
     def reply(self, peer: str, message: wire.Message) -> None:
         """Send over the connection that `peer` opened for protocols. Raises PeerDropped if there is none."""
-        guest = self._guests.get(peer)
-        if guest is None or guest.protocols is None or not self._send_to(guest.protocols, message):
+        site = self._sites.get(peer)
+        if site is None or site.protocols is None or not self._send_to(site.protocols, message):
             raise PeerDropped(f"{self.name} cannot answer {peer}: its connection is gone or full.")
 
     def _send_to(self, routing_id: bytes, message: wire.Message) -> bool:
@@ -179,9 +179,9 @@ class ListeningEndpoint(Endpoint):
         if message.kind == Join.kind:
             self.on_call(Call(peer, routing_id, Join.from_message(message)))
         elif message.kind in JOINING_KINDS:
-            self.on_word(peer, message)
+            self.on_answer(peer, message)
         elif message.kind != Hello.kind:
-            answer = self._guests[peer].orders == routing_id
+            answer = self._sites[peer].orders == routing_id
             self._pending.append(Received(peer, message, answer=answer))
 
     def _is_welcome(self, peer: str, frame: zmq.Frame, routing_id: bytes, message: wire.Message) -> bool:
@@ -194,18 +194,18 @@ class ListeningEndpoint(Endpoint):
             return line is None
         if message.kind != Hello.kind:
             return line is not None and line.known and line.peer == peer
-        hello, guest = Hello.from_message(message), self._guests.get(peer)
-        if line is not None or guest is None or not hmac.compare_digest(hello.ticket, guest.ticket):
+        hello, site = Hello.from_message(message), self._sites.get(peer)
+        if line is not None or site is None or not hmac.compare_digest(hello.ticket, site.ticket):
             if line is None and hello.control:
                 self._open_line(peer, frame, routing_id, control=True)
                 self._send_to(routing_id, SiteRefused(_UNKNOWN_TICKET).to_message(self.round))
             return False
         self._open_line(peer, frame, routing_id, control=hello.control).known = True
         if hello.control:
-            guest.orders = routing_id
+            site.orders = routing_id
             self.on_back(peer)
         else:
-            guest.protocols = routing_id
+            site.protocols = routing_id
             self._pending.append(Received(peer, message, answer=False))
         return True
 
@@ -214,7 +214,7 @@ class ListeningEndpoint(Endpoint):
         return line
 
     def _note_stranger(self, event: int, value: int) -> None:
-        """Forget broken connections too, after reading their last messages."""
+        """Remove broken connections too, after reading their last messages."""
         while event == DISCONNECTED and is_readable(self._router):
             self._read_router()
         super()._note_stranger(event, value)
@@ -226,11 +226,11 @@ class ListeningEndpoint(Endpoint):
                 self._forget(line.peer, routing_id)
 
     def _forget(self, peer: str, routing_id: bytes) -> None:
-        guest = self._guests.get(peer)
-        if guest is not None and guest.orders == routing_id:
-            guest.orders = None
+        site = self._sites.get(peer)
+        if site is not None and site.orders == routing_id:
+            site.orders = None
             self.interrupted.add(peer)
             self.on_closed(peer)
-        elif guest is not None and guest.protocols == routing_id:
-            guest.protocols = None
+        elif site is not None and site.protocols == routing_id:
+            site.protocols = None
             self.interrupted.add(peer)

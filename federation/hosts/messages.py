@@ -2,14 +2,14 @@
 
     message   from         when                             what follows
     --------  -----------  -------------------------------  -----------------------------------------------------------
-    Join      site         its connection for orders stands  Offer, or Refused
+    Join      site         its connection for orders is open Offer, or Refused
     Offer     coordinator  the site may take part            the site reads its data, and asks its own policy
     Ready     site         it takes part on these terms      the coordinator waits for the others
-    Declined  site         it does not, and says why         the site's process ends
-    Refused   coordinator  it must not, and is told why      the site's process ends
-    Begin     coordinator  all are there                     a roster, and orders: see `fedsvm.federation.control`
-    Hello     site         a connection is new, and an offer  the coordinator knows whose it is, and what it is for
-                           was made
+    Declined  site         it does not, with the reason      the site's process ends
+    Refused   coordinator  it must not, with the reason      the site's process ends
+    Begin     coordinator  all sites are ready               a roster, and orders: see `fedsvm.federation.control`
+    Hello     site         after an offer, on a new          the coordinator assigns the connection to the site, for
+                           connection                        orders or for protocols
 
 The ticket of an offer is 16 random bytes. A second process with a copy of a site's key has none, and cannot take over
 the connections of the first.

@@ -19,37 +19,37 @@ OUTBOUND_ONLY = "inproc://outbound-only"
 """The address of a site that no other site connects to."""
 
 _ORDERS = "orders of the coordinator"
-"""The connection for orders, among this site's own; no party can have this name."""
+"""The name of the connection for orders among this site's connections; no party can have it."""
 
 _MAX_PEERS = 100
-"""As many other sites as a site across hosts has descriptors for."""
+"""Maximum number of other sites for which a site across hosts reserves descriptors."""
 
 
 class OutboundEndpoint(Endpoint):
-    """Everything a site across hosts sends and receives.
+    """The transport of a site on another host than the coordinator.
 
     Parameters
     ----------
     name : str
-        This site's.
+        The name of this site.
     listen : str
         A tcp address, or OUTBOUND_ONLY.
     keys : KeyPair
-        This site's.
+        The key pair of this site.
     coordinator : Party
-        With the address that this site reaches it by.
+        The coordinator, with the address at which this site reaches it.
 
     Attributes
     ----------
     ticket : bytes
         Identifies this site's connections at the coordinator; empty before its offer.
     has_begun : bool
-        Whether the run has. From then on a coordinator that refuses this site ends it by Stopped.
+        Whether the run has begun. From then on a refusal by the coordinator raises SiteStopped.
 
     Raises
     ------
     EndpointError
-        When the address cannot be had.
+        The endpoint cannot listen on the address.
     """
 
     def __init__(self, name: str, listen: str, keys: KeyPair, coordinator: Party) -> None:
@@ -66,7 +66,7 @@ class OutboundEndpoint(Endpoint):
         return self._diallers[_ORDERS]
 
     def admit(self, roster: Roster) -> None:
-        """Admit exactly these parties, and keep the coordinator's address as configured."""
+        """Admit exactly these parties, and use the configured address of the coordinator."""
         known = roster[COORDINATOR]
         super().admit(roster.replace(known._replace(address=self._coordinator.address)))
 
@@ -74,10 +74,10 @@ class OutboundEndpoint(Endpoint):
         """Set the key with which others agree on secrets with this site."""
         self.admit(self.roster.replace(self.roster[self.name]._replace(agreement_key=agreement_key)))
 
-    def say(self, message: wire.Message, deadline: Deadline, check: Callable[[], None] = lambda: None) -> None:
+    def send_control(self, message: wire.Message, deadline: Deadline, check: Callable[[], None] = lambda: None) -> None:
         """Send to the coordinator over the connection for orders, as soon as it is open.
 
-        check: called whenever something happened meanwhile; what it raises ends the wait. Raises PeerDropped.
+        check: called after each event during the wait; an error that it raises ends the wait. Raises PeerDropped.
         """
         while not self.orders.established:
             check()
@@ -118,7 +118,7 @@ class OutboundEndpoint(Endpoint):
             self._pending.append(Received(COORDINATOR, message, answer=False))
 
     def _leave(self, message: wire.Message) -> None:
-        """Raise Stopped with the reason why the coordinator no longer knows this site."""
+        """Raise SiteStopped with the reason why the coordinator no longer admits this site."""
         try:
             reason = SiteRefused.from_message(message).reason
         except Malformed as error:

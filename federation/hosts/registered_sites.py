@@ -22,7 +22,7 @@ from fedsvm.federation.transport.wire import Message
 
 
 class RegisteredSites:
-    """The sites of a run. Creating it makes every further call one of a restarted or a late site.
+    """The sites of a run. From its creation on, each further request to join is from a restarted or a late site.
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ class RegisteredSites:
     Attributes
     ----------
     on_restarted : callable
-        Receives the name of a site that was started again, once it calls and before it is ready.
+        Receives the name of a restarted site when it asks to join, before it is ready.
     """
 
     def __init__(self, invitations: Invitations, joined: Sequence[JoinedSite], *, same_columns: bool = True) -> None:
@@ -50,7 +50,7 @@ class RegisteredSites:
         self._coming: set[str] = set()
         self._started_again: set[str] = set()
         self._is_resuming = False
-        self._endpoint.on_call, self._endpoint.on_word = self._receive, self._receive_answer
+        self._endpoint.on_call, self._endpoint.on_answer = self._receive, self._receive_answer
         self._endpoint.on_closed = self._endpoint.on_back = lambda peer: None
 
     @property
@@ -84,7 +84,7 @@ class RegisteredSites:
         self._tell(f"{site} ended, or cannot be reached; the run waits for it, at most {deadline.seconds:g} s")
         while not self._is_back(site):
             if (declined := self._invitations.declined.pop(site, None)) is not None:
-                raise LaunchError(f"{site} was started again and takes no part: {declined.reason[:MAX_SHOWN]}")
+                raise LaunchError(f"{site} was started again and declines: {declined.reason[:MAX_SHOWN]}")
             try:
                 self._endpoint.serve(deadline)
             except DeadlineExpired:
@@ -126,12 +126,12 @@ class RegisteredSites:
         """Return in a sentence why a run cannot be resumed without these sites, which `resume` returned."""
         if self._invitations.declined:
             return (
-                f"{self._invitations.describe_declines()}. The run cannot continue without; correct the cause there, "
-                "and resume again."
+                f"{self._invitations.describe_declines()}. The run cannot continue without it; correct the cause "
+                "there, and resume again."
             )
         return (
-            f"After {wait_text} {', '.join(missing)} had not come back, and the run cannot continue without; check "
-            "whether fedsvm site still runs there, or start it again, and resume again (--wait)."
+            f"After {wait_text} {', '.join(missing)} had not come back, and the run needs every site; check whether "
+            "fedsvm site still runs there, or start it again, and resume with a longer --wait."
         )
 
     def take_back_restarted(self) -> dict[str, Party]:
@@ -146,7 +146,7 @@ class RegisteredSites:
         why : str
             The reason, in a sentence.
         last_round : int
-            The highest round that a site may know.
+            The highest round number that a site may have received.
         resumable : bool
             Whether the processes that waited continue to wait.
         """
@@ -156,7 +156,7 @@ class RegisteredSites:
                 self._invitations.send(site, SiteRefused(failure))
                 continue
             stop = RunOver(failure, resumable=resumable and site not in self._started_again)
-            with suppress(PeerDropped):  # it left meanwhile, or did not come
+            with suppress(PeerDropped):  # it left meanwhile, or never came back
                 self._endpoint.send(site, stop.to_message(self._invitations.run, last_round), Deadline(0))
 
     def _is_back(self, site: str) -> bool:

@@ -1,6 +1,7 @@
 """The registration of the sites of a run over several hosts, until the run begins.
 
-Each site that calls is invited. The run begins when all are ready, or enough at the deadline.
+Each site that asks to join receives an offer. The run begins when all sites are ready, or enough of them at the
+deadline.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from fedsvm.federation.transport.deadline import Deadline
 from fedsvm.federation.transport.keys import COORDINATOR
 from fedsvm.federation.transport.wire import Message
 
-_OF_TWO = ", with which each of the two learns the other's part of every sum"
+_WARNING_FOR_TWO = " (with two sites, each learns the other's part of every sum)"
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ class SiteRegistration:
         self._deviating: dict[str, str] = {}
         self._strangers = 0
         self._names = tuple(party.name for party in endpoint.roster if party.name != COORDINATOR)
-        endpoint.on_call, endpoint.on_word = self._receive, self._receive_answer
+        endpoint.on_call, endpoint.on_answer = self._receive, self._receive_answer
         endpoint.on_closed, endpoint.on_back = self._note_closed, self._note_back
 
     def wait(self, deadline: Deadline, quorum: Quorum, wait_text: str) -> RegisteredSites:
@@ -89,8 +90,8 @@ class SiteRegistration:
         Raises
         ------
         FederationError
-            Too few sites are ready, or not all members of the committee that the terms name. Also if a site declines
-            although the scenario does not set the number of sites.
+            Too few sites are ready, a member of the committee that the terms name is not ready, or a site declines and
+            the scenario does not set the number of sites.
         """
         while not self._is_settled(quorum):
             try:
@@ -203,7 +204,7 @@ class SiteRegistration:
             return f"{said}. Fewer than the {needed} sites that are needed are left; change the scenario."
         return (
             f"{said}. The run begins with fewer sites only if the scenario sets their minimum: start again with all, "
-            f"or with --set federation.min_sites={left}{_OF_TWO if left == 2 else ''}."
+            f"or with --set federation.min_sites={left}{_WARNING_FOR_TWO if left == 2 else ''}."
         )
 
     def _why_expired(self, missing: Sequence[str], needed: str, wait_text: str, came: str) -> str:

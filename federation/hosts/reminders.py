@@ -1,4 +1,4 @@
-"""A thread that tells the operator of a site at regular times what the site waits for."""
+"""A thread that regularly shows the operator of a site what the site waits for."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from collections.abc import Callable
 from typing import Self
 
 SILENCE_S = 8.0
-"""Longest time between two lines of a site, on a machine that is not too busy."""
+"""Seconds of silence after which a site prints a reminder."""
 _END_S = 1.0
-"""Longest wait for a reminder that is being printed as the context ends; a terminal may have stopped reading."""
+"""Maximum wait in seconds for a reminder that is being printed when the context ends: a terminal may block."""
 
 
 class Reminders:
@@ -21,11 +21,12 @@ class Reminders:
     tell : callable
         Shows a sentence to the operator.
     silence_s : float, default SILENCE_S
+        Seconds of silence after which a reminder is printed.
 
     Attributes
     ----------
     activity : callable
-        Returns what the site does now, in words. It is called in a thread of its own.
+        Returns a description of what the site does now. It is called in a separate thread.
     """
 
     def __init__(self, tell: Callable[[str], None], silence_s: float = SILENCE_S) -> None:

@@ -34,8 +34,9 @@ class RemoteSites:
     Parameters
     ----------
     endpoint : ListeningEndpoint
+        The endpoint to which they are connected.
     sites : iterable of str
-        Those that take part. A site that declined is not watched, though its connection may close later.
+        The sites that take part. A site that declined is not watched, although its connection may close later.
     """
 
     def __init__(self, endpoint: ListeningEndpoint, sites: Iterable[str]) -> None:
@@ -54,7 +55,7 @@ class RemoteSites:
 
     @property
     def pids(self) -> Mapping[str, int]:
-        """Nothing is known of processes on other hosts."""
+        """Always empty: the processes on other hosts are unknown."""
         return MappingProxyType({})
 
     def collect_ended(self) -> list[Ended]:
@@ -74,12 +75,12 @@ class RemoteSites:
         ]
 
     def note_restarted(self, site: str) -> None:
-        """Note that a site has another process than the one that began the run."""
+        """Record that a site has another process than at the start of the run."""
         self._restarted.add(site)
         self._write.send(b"\0")
 
     def close(self) -> None:
-        """Watch no longer."""
+        """Stop watching."""
         self._endpoint.on_closed = self._endpoint.on_back = lambda peer: None
         for timer in self._timers.values():
             timer.cancel()
@@ -102,22 +103,22 @@ class RemoteSites:
             del self._closed_at[site]
 
 
-def end_rounds(endpoint: ListeningEndpoint, sites: Iterable[str], run: bytes, heard: int) -> None:
+def end_rounds(endpoint: ListeningEndpoint, sites: Iterable[str], run: bytes, last_round: int) -> None:
     """Ask sites to leave the round that the previous coordinator began.
 
     Parameters
     ----------
     endpoint : ListeningEndpoint
     sites : iterable of str
-        Those whose processes waited.
+        The sites whose processes waited.
     run : bytes
         The run's 8 random bytes.
-    heard : int
-        The highest round that they may know.
+    last_round : int
+        The highest round number that they may have received.
     """
     for site in sites:
-        with suppress(PeerDropped):  # it left again, which its next round will show
-            endpoint.send(site, Abort().to_message(run, heard), Deadline(0))
+        with suppress(PeerDropped):  # it left again: its next round shows that
+            endpoint.send(site, Abort().to_message(run, last_round), Deadline(0))
 
 
 @contextmanager

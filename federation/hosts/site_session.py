@@ -43,8 +43,8 @@ from fedsvm.federation.transport.signing import PARTY
 from fedsvm.federation.transport.wire import Message
 
 _MAX_FAILED_HANDSHAKES = 5
-"""Failed handshakes in a row after which the coordinator has another key than this site expects. After fewer, the
-coordinator may be starting."""
+"""Consecutive failed handshakes after which the coordinator counts as having another key than this site expects. After
+fewer, the coordinator may still be starting."""
 
 _PARTING_S = 5.0
 """Maximum time for a site to send the reason why it leaves."""
@@ -57,17 +57,17 @@ class SiteLocation:
     Parameters
     ----------
     certificate : KeyCertificate
-        The site's own.
+        The site's keys.
     coordinator : str
-        The coordinator's address, as this site reaches it.
+        The address at which this site reaches the coordinator.
     coordinator_key : bytes
-        Its public key.
+        The coordinator's public key for sockets.
     listen : str, default ""
-        A tcp address for other sites; empty where they need not reach this one.
+        A tcp address to listen on for other sites; empty if no site connects to this one.
     advertise : str, default ""
-        The address by which they do, where it is another than `listen`.
+        The address at which other sites reach this one, if it differs from `listen`.
     pins : mapping of str to bytes, optional
-        The public keys for signatures of other sites; None if the site was given none.
+        The public keys for signatures of other sites; None if they are not pinned.
     coordinator_signing_key : bytes, optional
         The coordinator's public key for signatures; None in a file of an earlier version.
     """
@@ -82,33 +82,34 @@ class SiteLocation:
 
 
 @dataclass
-class Visit:
+class SiteSession:
     """One site's part in one run.
 
     Parameters
     ----------
     place : SiteLocation
+        The addresses and keys.
     installation : Installation
-        What this site can be asked to do.
+        The programs and secure sums of the site.
     version : str
-        Of it.
+        The version of the installation.
     hold : callable
-        Reads the site's data as the terms say. Raises StepRefused if the site does not take part on these terms.
+        Returns the site's data, given the terms. Raises StepRefused if the site does not take part on these terms.
     tell : callable
         Receives a sentence on each event.
     rules : SiteRules
-        What the site's own operator allows.
+        The rules of the site's operator.
     settings : mapping, default {}
         Plain values for the program, in addition to the run's seed.
     receipts : str, default ""
         The folder of the site's receipts, see `site.receipt`; empty for none.
     faults : sequence of dict, default ()
         Faults that the site inflicts on itself, see `site.faults`.
-    wait_s : float
-        How long it tries to reach a coordinator, and then waits for the run to begin. If the run fails because sites
-        dropped, it waits as long for the run to be resumed.
-    patience_s : float
-        Maximum silence of the coordinator during a run.
+    wait_s : float, default 3600.0
+        Seconds that it tries to reach a coordinator, and then waits for the run to begin. If the run fails because
+        sites dropped, it waits as long for the run to be resumed.
+    patience_s : float, default 600.0
+        Maximum silence of the coordinator during a run, in seconds.
     """
 
     place: SiteLocation
@@ -127,21 +128,21 @@ class Visit:
 
     @property
     def position(self) -> tuple[str | None, int | None]:
-        """The run, in hexadecimal, and the last round of it that the site heard of; None before there is one."""
+        """The run, in hexadecimal, and the last round that this site received; None before the run begins."""
         if self._run is None or self._endpoint is None:
             return None, None
         return self._run.hex(), self._endpoint.round
 
     @property
     def name(self) -> str:
-        "Name of the site."
+        """The name of the site."""
         return self.place.certificate.name
 
     def take_part(self) -> None:
         """Join, and carry out orders until the run is over.
 
-        Raises FederationError for a run that failed, and where it does not come to one: it says whether the coordinator
-        refused the site, or the site the coordinator's terms.
+        Raises FederationError if the run failed or did not begin. The message says whether the coordinator refused the
+        site, or the site declined the terms.
         """
         place = self.place
         keys, coordinator = place.certificate.keys, Party(COORDINATOR, place.coordinator, place.coordinator_key)
@@ -165,10 +166,10 @@ class Visit:
         agreement = KeyAgreement(offer.run) if terms.needs_pairwise_keys or _is_via_coordinator(terms) else None
         public = agreement.public if agreement is not None else None
         columns = [[column.name, column.categorical] for column in held.columns]
-        endpoint.say(Ready(columns, public, self._voucher(offer.run, public, terms)).to_message(), deadline)
+        endpoint.send_control(Ready(columns, public, self._voucher(offer.run, public, terms)).to_message(), deadline)
         tell(f"{self.name} is ready, and waits for the others")
-        reminders.activity = lambda: "waits for the run to begin, which needs the others"
-        begin = Begin.from_message(self._hear(endpoint, Begin.kind, deadline))
+        reminders.activity = lambda: "waits for the others, before the run begins"
+        begin = Begin.from_message(self._receive(endpoint, Begin.kind, deadline))
         self._check_begin(begin, held)
         partition = held.partition(begin.columns).as_read()
         tell(f"the run begins, with {', '.join(begin.sites)}")
@@ -180,7 +181,7 @@ class Visit:
             self.installation,
             endpoint,
             agreement,
-            OwnFaults(self.faults, _have_continued),
+            OwnFaults(self.faults, _schedule_continue),
             failures.append,
             on_pause=lambda failure: tell(self._describe_pause(failure)),
             partition=partition,
@@ -251,7 +252,7 @@ class Visit:
         return signing.sign(PARTY, voucher_content(run, me, terms.content))
 
     def _receipt(self, run: bytes, terms: Terms) -> Receipt | None:
-        """Return the receipt of a run, with what was asked for. Raises StepRefused if it cannot be written."""
+        """Return the receipt of a run, with the terms recorded in it. Raises StepRefused if it cannot be written."""
         if not self.receipts:
             return None
         path = Path(self.receipts) / f"{self.name}-{run.hex()}.receipt"
@@ -266,8 +267,8 @@ class Visit:
         """Raise FederationError if the run failed or its coordinator fell silent."""
         if end is None:
             raise FederationError(
-                f"{self.name} heard nothing of the coordinator for {self.patience_s:g} s, and left; see whether it "
-                "still runs, or wait longer (--patience)."
+                f"{self.name} left, since the coordinator was silent for {self.patience_s:g} s; check whether it still "
+                "runs, or increase --patience."
             )
         if end.failure:
             left = f" It was not resumed within {self.wait_s:g} s." if end.resumable else ""
@@ -285,13 +286,13 @@ class Visit:
         def check() -> None:
             if endpoint.orders.failed_handshakes >= _MAX_FAILED_HANDSHAKES:
                 raise FederationError(
-                    f"Whoever listens at {place.coordinator} has another key than the coordinator's that {self.name} "
-                    "was told; ask for its current public key (--coordinator-key), or check the address."
+                    f"The party that listens at {place.coordinator} has another key than {self.name} expects of the "
+                    "coordinator; ask for its current public key (--coordinator-key), or check the address."
                 )
 
         while True:
             try:
-                endpoint.say(asks.to_message(), deadline, check)
+                endpoint.send_control(asks.to_message(), deadline, check)
             except (PeerDropped, DeadlineExpired) as error:
                 raise FederationError(self._why_unreachable(endpoint)) from error
             connection = endpoint.orders, endpoint.orders.losses
@@ -304,7 +305,7 @@ class Visit:
         if endpoint.orders.rejected:
             return (
                 f"The coordinator at {self.place.coordinator} does not admit the key of {self.name}; send its public "
-                f"key, {self.name}.key, to whoever coordinates, for the folder of sites."
+                f"key, {self.name}.key, to the coordinator's operator, for the folder of sites."
             )
         if is_unknown(self.place.coordinator):
             return (
@@ -316,8 +317,8 @@ class Visit:
             "whether it runs, and whether a firewall lets this site connect to it."
         )
 
-    def _hear(self, endpoint: OutboundEndpoint, kind: str, deadline: Deadline) -> Message:
-        """Return the coordinator's next message of joining, which must be of this kind. Raises FederationError."""
+    def _receive(self, endpoint: OutboundEndpoint, kind: str, deadline: Deadline) -> Message:
+        """Return the coordinator's next message before the run, which must be of this kind. Raises FederationError."""
         while (received := endpoint.received()) is None:
             self._wait(endpoint, deadline)
         return self._read(received, kind)
@@ -328,13 +329,13 @@ class Visit:
             endpoint.wait(deadline)
         except DeadlineExpired:
             raise FederationError(
-                f"The run did not begin within {self.wait_s:g} s; ask whoever coordinates, or wait longer (--wait)."
+                f"The run did not begin within {self.wait_s:g} s; ask the coordinator's operator, or increase --wait."
             ) from None
         if endpoint.orders.rejected:
             raise FederationError(self._why_unreachable(endpoint))
 
     def _read(self, received: Received, kind: str) -> Message:
-        """Return the message if it is of this kind. Raises FederationError for another, with a refusal's reason."""
+        """Return the message if it is of this kind. Raises FederationError otherwise, with the reason of a refusal."""
         try:
             if received.message.kind == SiteRefused.kind:
                 reason = SiteRefused.from_message(received.message).reason
@@ -342,26 +343,28 @@ class Visit:
             if received.message.kind != kind:
                 raise Malformed(f"{received.message.kind} where {kind} was due")
         except Malformed as error:
-            raise FederationError(f"What {self.place.coordinator} says is not a coordinator's: {error}.") from error
+            raise FederationError(
+                f"The party at {self.place.coordinator} sends messages that no coordinator sends: {error}."
+            ) from error
         return received.message
 
     def _check_begin(self, begin: Begin, held: SiteData) -> None:
         """Raise FederationError if the run would begin without this site, or with other columns than it has."""
         mine = sorted(column.name for column in held.columns)
         if not all(type(name) is str for name in [*begin.sites, *begin.columns]) or self.name not in begin.sites:
-            raise FederationError(f"The coordinator begins a run without {self.name}; ask who coordinates.")
+            raise FederationError(f"The coordinator begins a run without {self.name}; ask its operator.")
         if len(set(begin.sites)) < len(begin.sites) or sorted(begin.columns) != mine:
             raise FederationError(
-                f"The coordinator begins a run with other columns than {self.name} has, or with a site twice; have it "
-                "install a version of the same protocol, and start fedsvm site again."
+                f"The coordinator begins a run with other columns than {self.name} has, or with a site twice; ask its "
+                "operator to install a version with the same protocol, and start fedsvm site again."
             )
 
     def _decline(self, endpoint: OutboundEndpoint, reason: str, *, by_policy: bool) -> None:
-        """Send the reason for declining, and leave when it was sent."""
+        """Send the reason for declining to the coordinator."""
         try:
-            endpoint.say(Declined(reason, by_policy).to_message(), Deadline(_PARTING_S))
+            endpoint.send_control(Declined(reason, by_policy).to_message(), Deadline(_PARTING_S))
         except (PeerDropped, DeadlineExpired):
-            self.tell("the coordinator could not be told why")
+            self.tell("the reason could not be sent to the coordinator")
 
 
 def _end_with_period(sentence: str) -> str:
@@ -379,8 +382,8 @@ def _read_terms(offer: Offer) -> Terms:
         raise FederationError(f"The coordinator's terms cannot be read: {error}.") from error
 
 
-def _have_continued(report: Mapping[str, Any]) -> None:
-    """Arrange that this process continues some seconds after it stops itself."""
+def _schedule_continue(report: Mapping[str, Any]) -> None:
+    """Start a process that continues this one some seconds after it stops itself."""
     if report["for_s"] is not None:
         waits = f"import os, signal, time; time.sleep({report['for_s']}); os.kill({os.getpid()}, signal.SIGCONT)"
         subprocess.Popen([sys.executable, "-c", waits], start_new_session=True)

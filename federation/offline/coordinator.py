@@ -1,7 +1,7 @@
-"""A `Federation` as far as the stored messages allow: the same coordinator, run again when there are new messages.
+"""A `Federation` over stored messages: the coordinator runs again when there are new ones, as far as they allow.
 
-Complete verbs answer from the journal. The current verb starts again and reads the sites' stored messages, so that it
-sends everything again in the same places. Repeated messages are recognized by their places.
+Complete verbs answer from the journal. The current verb starts again and reads the sites' stored messages. It sends the
+same messages again, each with the same number, by which the store recognizes them.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from fedsvm.federation.site.signed import OrderSigner
 from fedsvm.federation.transport.keys import COORDINATOR, Roster
 from fedsvm.federation.transport.wire import Message
 
-Said = Callable[[str, int, int, Message], None]
+StoreMessage = Callable[[str, int, int, Message], None]
 """Stores a message of the coordinator, given the site, the round, and its number among the site's messages in it."""
 
 
-class VisitingSites:
-    """The processes of offline sites, as the coordinator knows them: left for good or not."""
+class OfflineSites:
+    """The processes of offline sites, as the coordinator knows them: a site takes part until it leaves for good."""
 
     def __init__(self, endpoint: StoredEndpoint) -> None:
         self._endpoint = endpoint
@@ -39,7 +39,7 @@ class VisitingSites:
 
     @property
     def pids(self) -> Mapping[str, int]:
-        """Nothing is known of processes on other hosts."""
+        """Always empty: the processes on other hosts are unknown."""
         return MappingProxyType({})
 
     def collect_ended(self) -> list[Ended]:
@@ -53,13 +53,13 @@ def open_offline_federation(
     roster: Roster,
     run: bytes,
     arrivals: Iterator[StoredArrival | Departure],
-    said: Said,
+    store_message: StoreMessage,
     sum_protocol: SumProtocol,
     policy: DropoutPolicy,
     journal: Journal,
     signer: OrderSigner | None = None,
 ) -> Iterator[Federation]:
-    """Return a federation of offline sites; `federation.assemble()` introduces them to each other.
+    """Yield a federation of offline sites; `federation.assemble()` introduces them to each other.
 
     The context ends by NothingDue if it needs a message that no site has sent yet. If it ends otherwise, the sites
     receive a stop.
@@ -72,8 +72,8 @@ def open_offline_federation(
         The run's 8 random bytes.
     arrivals : iterator
         The sites' messages of the current round, or before the first one, in their order of arrival.
-    said : callable
-        See `Said`.
+    store_message : StoreMessage
+        Stores each message of the coordinator.
     sum_protocol, policy, journal
         See `Federation`.
     signer : OrderSigner, optional
@@ -82,11 +82,11 @@ def open_offline_federation(
     places: Counter[tuple[str, int]] = Counter()
 
     def store(site: str, message: Message) -> None:
-        said(site, message.round, places[site, message.round], message)
+        store_message(site, message.round, places[site, message.round], message)
         places[site, message.round] += 1
 
     endpoint = StoredEndpoint(COORDINATOR, roster, arrivals, store)
-    links = SiteLinks(endpoint, roster, run, VisitingSites(endpoint), skipped_rounds=0, signer=signer)
+    links = SiteLinks(endpoint, roster, run, OfflineSites(endpoint), skipped_rounds=0, signer=signer)
     with running_federation(links, sum_protocol, policy, _NO_TIMEOUT_S, journal=journal) as federation:
         try:
             yield federation
@@ -95,4 +95,4 @@ def open_offline_federation(
 
 
 _NO_TIMEOUT_S = 1e6
-"""Seconds that replace the round timeout: the hub, which waits for days, decides who is late."""
+"""Round timeout in seconds, in effect none: the hub, which waits for days, decides which site is late."""

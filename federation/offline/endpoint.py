@@ -34,28 +34,28 @@ class Departure:
 class StoredEndpoint:
     """An endpoint without sockets, which sends and receives through a store. It behaves like `Endpoint`.
 
-    Messages are read one by one, whenever the party waits. So a party that runs again, with the same messages and more,
-    repeats what it did, and then continues.
+    Messages are read one by one, whenever the party waits. So a party that runs again with the same messages repeats
+    its work, and then continues with later messages.
 
     Parameters
     ----------
     name : str
-        This party's.
+        The name of this party.
     roster : Roster
         The parties that it can reach.
     arrivals : iterator
-        Received messages, in order. When it ends, nothing is due.
+        Received messages, in order. After the last one, a wait raises NothingDue.
     send : callable
         Stores a message, given its receiver.
 
     Attributes
     ----------
     round, ledger, refused, interrupted
-        As an `Endpoint` has them.
+        See `Endpoint`.
     left : deque of Departure
         Sites that left, for observers.
     is_closing : bool
-        True if nobody waits for more: a wait ends as at its deadline.
+        True if the party needs no more messages: a wait then raises DeadlineExpired.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class StoredEndpoint:
         self._roster = roster
 
     def watch(self, descriptor: Any, handler: Callable[[], None]) -> None:
-        """Call `handler` whenever a site left; `left` has the site."""
+        """Call `handler` whenever a site leaves; `left` has the site."""
         self._on_left = handler
 
     def connect(self, peer: str) -> None:
@@ -100,11 +100,11 @@ class StoredEndpoint:
     def send(
         self, peer: str, message: Message, deadline: Deadline, meanwhile: Callable[[], None] = lambda: None
     ) -> None:
-        """Store a message for `peer`. Raises PeerDropped for a party that there is none of."""
+        """Store a message for `peer`. Raises PeerDropped for a party that is not in the roster."""
         self.reply(peer, message)
 
     def reply(self, peer: str, message: Message) -> None:
-        """Store a message for `peer`. Raises PeerDropped for a party that there is none of."""
+        """Store a message for `peer`. Raises PeerDropped for a party that is not in the roster."""
         if peer not in self._roster:
             raise PeerDropped(f"{self.name} cannot reach {peer}, which is not in its roster.")
         self._count(peer, message, sent=True)
@@ -133,7 +133,7 @@ class StoredEndpoint:
         """Return a message that was received, or None."""
         return self._pending.popleft() if self._pending else None
 
-    def hear_out(self, peer: str, deadline: Deadline) -> None:
+    def read_remaining(self, peer: str, deadline: Deadline) -> None:
         """Do nothing, since messages are stored."""
 
     def measure(self, round_number: int, *, whole: bool) -> None:

@@ -1,4 +1,4 @@
-"""A `Site` as far as the stored messages allow: the same site, run again from its start at each visit."""
+"""A `Site` over stored messages: at each visit it runs again from its start, as far as the messages allow."""
 
 from __future__ import annotations
 
@@ -39,35 +39,36 @@ def _is_same(message: Message, earlier: Message) -> bool:
 
 @dataclass
 class _Replay:
-    """The messages of a site that runs again: those in its store, and then new ones, which it adds.
+    """The messages of a site that runs again: those in its store, and then new ones, which it adds to the store.
 
     Parameters
     ----------
-    diary : SiteStore
+    store : SiteStore
+        The site's store.
     more, send : callable
         See `OfflineSite.carry_on`.
     """
 
-    diary: SiteStore
+    store: SiteStore
     more: Callable[[], Iterator[Message]]
     send: Callable[[int, Message], None]
-    _said: int = 0
+    _sent: int = 0
 
     def arrivals(self) -> Iterator[StoredArrival]:
         """Yield the received messages, in order."""
-        yield from (StoredArrival(COORDINATOR, message) for message in self.diary.received[:])
+        yield from (StoredArrival(COORDINATOR, message) for message in self.store.received[:])
         for message in self.more():
-            self.diary.receive(message)
+            self.store.add_received(message)
             yield StoredArrival(COORDINATOR, message)
 
-    def say(self, peer: str, message: Message) -> None:
+    def send_next(self, peer: str, message: Message) -> None:
         """Send the next message, unless the store has it. Raises `_Differs` if the store has another."""
-        if self._said == len(self.diary.said):
-            self.diary.say(message)
-            self.send(self._said, message)
-        elif not _is_same(message, self.diary.said[self._said]):
+        if self._sent == len(self.store.sent):
+            self.store.add_sent(message)
+            self.send(self._sent, message)
+        elif not _is_same(message, self.store.sent[self._sent]):
             raise _Differs
-        self._said += 1
+        self._sent += 1
 
 
 def agreement_of(secret: bytes, run: bytes) -> KeyAgreement:
@@ -82,34 +83,34 @@ class OfflineSite:
     Parameters
     ----------
     name : str
-        The site's.
+        The name of the site.
     public_key : bytes
-        Identifies it at the hub.
+        The key by which the hub identifies the site.
     installation : Installation
-        What it can be asked to do.
-    diary : SiteStore
+        The programs and secure sums of the site.
+    store : SiteStore
         The site's store; its facts have `secret`, `run`, and `signing_key`, the key with which the hub signs its
         orders.
     terms : Terms
         The terms of the run, to which the site agreed at its first visit.
     rules : SiteRules
-        What the site's own operator allows.
+        The rules of the site's operator.
     settings : dict
         Plain values for the program.
     receipt : str
         The file of the site's receipt.
     version : str
-        Of the installation.
+        The version of the installation.
     key : SigningKey, optional
-        The site's, with which it signs its receipt.
+        The key with which the site signs its receipt.
     pins : mapping of str to bytes, optional
-        The public keys for signatures that the site was given of the others.
+        The public keys for signatures of the other sites, from the site's operator.
     """
 
     name: str
     public_key: bytes
     installation: Installation
-    diary: SiteStore
+    store: SiteStore
     terms: Terms
     rules: SiteRules
     settings: dict[str, Any]
@@ -125,36 +126,36 @@ class OfflineSite:
         more: Callable[[], Iterator[Message]],
         send: Callable[[int, Message], None],
     ) -> bool:
-        """Do the work that is due. Return whether the run is over.
+        """Process the stored messages. Return whether the run is over.
 
         Parameters
         ----------
         sites : sequence of str
-            All that take part, in ring order.
+            All sites that take part, in ring order.
         partition : Partition
-            What the site holds.
+            The site's data.
         more : callable
-            Yields the messages since the last visit, in order; it ends when nothing is due.
+            Yields the messages since the last visit, in order.
         send : callable
-            Forwards a message, given its number among the site's messages. The store has it already.
+            Sends a message, given its number among the site's messages. The store has it already.
 
         Raises
         ------
         FederationError
             The site refused an order or failed, with the reason; or its messages differ from its earlier ones.
         """
-        facts, failures = self.diary.facts, list[str]()
+        facts, failures = self.store.facts, list[str]()
         run, secret, signing_key = (bytes(facts[name]) for name in ("run", "secret", "signing_key"))
         agreement = agreement_of(secret, run)
         me = Party(self.name, "", self.public_key, agreement.public)
         receipt = Receipt(self.receipt, self.version, key=self.key, coordinator_key=signing_key, repeats=True)
         receipt.record_asked(run, self.name, self.terms.to_fields(), asdict(self.rules))
-        replay = _Replay(self.diary, more, send)
+        replay = _Replay(self.store, more, send)
         roster = Roster([Party(COORDINATOR, "", None), me])
         site = Site(
             self._assignment(sites, run, signing_key),
             self.installation,
-            StoredEndpoint(self.name, roster, replay.arrivals(), replay.say),
+            StoredEndpoint(self.name, roster, replay.arrivals(), replay.send_next),
             agreement,
             OwnFaults((), lambda report: None),
             failures.append,
@@ -168,7 +169,7 @@ class OfflineSite:
             is_over = False
         except _Differs:
             raise FederationError(
-                f"{self.name} got other results than at an earlier visit, as with another version of "
+                f"{self.name} computed other results than at an earlier visit, as happens with another version of "
                 "fedsvm or numpy, or on another machine; use the machine and the versions of the earlier visits."
             ) from None
         finally:

@@ -2,8 +2,8 @@
 
 Every party has a key pair of Curve25519, in the file that `fedsvm keys new` makes. Messages between a site and the hub
 are sealed with a secret that only these two share by X25519. It is fresh for every request (HKDF with a random number
-of the request), so that a nonce may be constant. It authenticates the site to the hub, and the hub to the site. A
-site's store is sealed with a key that follows from its secret half. A sealed request is
+of the request), so the nonce may be constant. It authenticates the site to the hub, and the hub to the site. A site's
+store is sealed with a key derived from its secret key. A sealed request is
 
     public key of the site (32) | number (16) | sealed content | tag (16)
 """
@@ -30,12 +30,12 @@ from fedsvm.federation.transport.keys import KEY_BYTES, KeyPair
 
 NUMBER_BYTES = 16
 HEAD_BYTES = KEY_BYTES + NUMBER_BYTES
-"""The length of the clear beginning of a sealed request."""
+"""Bytes of a sealed request that are not encrypted: the public key and the random number."""
 _CONSTANT = bytes(NONCE_BYTES)
 
 
 def derive_key(secret: bytes, purpose: str) -> bytes:
-    """Return 256 bits derived from a secret for one purpose. They reveal nothing about those of another purpose."""
+    """Return 256 bits derived from a secret for one purpose. They reveal nothing about keys for other purposes."""
     return hmac.digest(secret, f"fedsvm {purpose}".encode(), "sha256")
 
 
@@ -52,10 +52,9 @@ class Draws:
         self._secret = secret
 
     def of_round(self, number: int, link: bytes = b"") -> Draw:
-        """Return the function that draws the random vectors of a round in sequence: the keystream of ChaCha20 under its
-        key.
+        """Return the function that draws the random vectors of a round, from one ChaCha20 keystream.
 
-        link: the round's in the chain of orders, so that no other order gets the same draws.
+        link: the round's link in the chain of orders, so that no other order gets the same draws.
         """
         key = derive_key(self._secret, f"draws of round {number} {link.hex()}")
         stream = Cipher(ChaCha20(key, bytes(16)), mode=None).encryptor()
@@ -72,9 +71,9 @@ class Requests:
     Parameters
     ----------
     keys : KeyPair
-        The site's.
+        The key pair of the site.
     hub_key : bytes
-        The hub's public half.
+        The hub's public key.
     """
 
     def __init__(self, keys: KeyPair, hub_key: bytes) -> None:
@@ -97,7 +96,7 @@ class Answers:
     Parameters
     ----------
     keys : KeyPair
-        The hub's.
+        The key pair of the hub.
     """
 
     def __init__(self, keys: KeyPair) -> None:
@@ -112,18 +111,18 @@ class Answers:
         try:
             up, down = (self._agreement.secret(key, _purpose(number, way)) for way in ("up", "down"))
         except ValueError as error:
-            raise Malformed("a request by a key that is none") from error
+            raise Malformed("a request with an invalid key") from error
         content = _open(up, request[HEAD_BYTES:], head)
         return key, content, lambda answer: ChaCha20Poly1305(down).encrypt(_CONSTANT, answer, head)
 
 
 class Vault:
-    """Seals content that others might read; each piece is bound to its place.
+    """Seals content for a file that others might read; each piece is bound to its place.
 
     Parameters
     ----------
     secret : bytes
-        32 bytes.
+        The key, of 32 bytes.
     """
 
     def __init__(self, secret: bytes) -> None:
@@ -150,4 +149,4 @@ def _open(secret: bytes, sealed: bytes, head: bytes) -> bytes:
     try:
         return ChaCha20Poly1305(secret).decrypt(_CONSTANT, sealed, head)
     except (InvalidTag, ValueError) as error:
-        raise Malformed("a word that was not sealed by whom it names") from error
+        raise Malformed("content that the named sender did not seal") from error

@@ -49,7 +49,7 @@ class SiteStore:
         The facts of earlier visits, by name; empty before the first.
     received : list of Message
         All received messages, in order.
-    said : list of Message
+    sent : list of Message
         All sent messages, in order.
 
     Raises
@@ -64,7 +64,7 @@ class SiteStore:
         self._count = 0
         self.facts: Mapping[str, Any] = {}
         self.received: list[Message] = []
-        self.said: list[Message] = []
+        self.sent: list[Message] = []
         try:
             self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
         except OSError as error:
@@ -74,7 +74,7 @@ class SiteStore:
             self._read()
         except BlockingIOError:
             os.close(self._file)
-            raise FederationError(f"Another visit is under way that writes {path}; wait until it has ended.") from None
+            raise FederationError(f"Another visit is running and writes {path}; wait until it has ended.") from None
         except BaseException:
             os.close(self._file)
             raise
@@ -86,23 +86,23 @@ class SiteStore:
         os.close(self._file)
 
     def note(self, facts: Mapping[str, Any]) -> None:
-        """Add facts, which are plain values, to those that are stored."""
+        """Store further facts, which are plain values."""
         self._append(_FACTS, dict(facts))
 
-    def receive(self, message: Message) -> None:
+    def add_received(self, message: Message) -> None:
         """Store a received message."""
         self._append(_IN, message.frame)
 
-    def say(self, message: Message) -> None:
+    def add_sent(self, message: Message) -> None:
         """Store a message before it is sent."""
         self._append(_OUT, message.frame)
 
     def close_for_good(self, facts: Mapping[str, Any]) -> None:
-        """Delete the source of masks and draws and all messages, so that only these facts remain.
+        """Delete the secrets of the run and all messages, so that only these facts remain.
 
-        Nothing more can be stored.
+        Nothing can be stored afterwards.
         """
-        self._count, self.facts, self.received, self.said = 0, {}, [], []
+        self._count, self.facts, self.received, self.sent = 0, {}, [], []
         framed = self._frame(_FACTS, dict(facts))
 
         def write(file: IO[bytes]) -> None:
@@ -144,7 +144,7 @@ class SiteStore:
                 raise FederationError(
                     f"{self._path} was written by another version of fedsvm; use the version of the earlier visits."
                 ) from error
-            (self.received if what == _IN else self.said).append(message)
+            (self.received if what == _IN else self.sent).append(message)
 
     def _read(self) -> None:
         content, place = memoryview(self._path.read_bytes()), 0
@@ -156,8 +156,8 @@ class SiteStore:
                 record = self._vault.open(bytes(content[place + _LENGTH.size : end]), str(self._count))
             except Malformed as error:
                 raise FederationError(
-                    f"{self._path} was sealed with another key, or is damaged; go on with the folder of the earlier "
-                    "visits, as it was."
+                    f"{self._path} was sealed with another key, or is damaged; use the unchanged folder of the earlier "
+                    "visits."
                 ) from error
             self._take(*msgpack.unpackb(record))
             place = end

@@ -8,6 +8,6 @@
 - `forkserver`: that process
 - `limits`: the number of processes and threads that the system allows
 - `child`, `pipe`: a process at the other end of a stream, and its messages
-- `launcher_cache`: a launcher that outlives one federation by a moment, so that the next need not load everything again
+- `launcher_cache`: keeps a launcher for a moment after a federation, so that the next need not load everything again
 - `memory`: memory of this machine
 """

@@ -9,18 +9,18 @@ import os
 
 _PROCESSORS = "/proc/cpuinfo"
 _FIRST_BYTES = 1 << 13
-"""Number of bytes that describe the first processor: the kernel takes long to describe hundreds."""
+"""Number of bytes to read, enough for the first processor: reading all of hundreds takes long."""
 
 _INSTRUCTIONS = frozenset({"avx512f", "avx512cd", "avx512bw", "avx512dq", "avx512vl"})
-"""The instructions that the library's code for SkylakeX consists of."""
+"""The instructions that the library's kernels for SkylakeX need."""
 
 
 def fast_blas(described: str | None = None) -> dict[str, str]:
     """Return environment variables for OpenBLAS.
 
-    Idle threads of it sleep at once: by default they keep a core busy for a tenth of a second, also after the library
-    is loaded. On processors by AMD that have AVX-512 it uses these instructions. The library does so only for those
-    that it knows by number, and takes half as long again for products of matrices on others.
+    Its idle threads sleep at once; by default they keep a core busy for a tenth of a second, also after loading. On AMD
+    processors with AVX-512 it uses the kernels for AVX-512. By default the library does so only for the models that it
+    knows, and on others products of matrices take half as long again.
 
     Parameters
     ----------
@@ -30,7 +30,7 @@ def fast_blas(described: str | None = None) -> dict[str, str]:
     Returns
     -------
     dict of str to str
-        Without variables that are set.
+        The variables and their values, without those that are set already.
     """
     found = {"OPENBLAS_THREAD_TIMEOUT": "4"}  # 2^4 cycles
     words = (_first_processor() if described is None else described).split()

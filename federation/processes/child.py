@@ -1,4 +1,4 @@
-"""A child process at the other end of a stream: it ends with the stream, or is killed."""
+"""A child process at the other end of a stream, which ends with the stream or is killed."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ class Child:
         self.stream.close()
         try:
             self.status()
-        finally:  # an interrupt does not leave it to itself
+        finally:  # also after an interrupt
             if self.process.poll() is None:
                 self.process.kill()
                 self.process.wait()
 
 
 def _sleep_till_end(pid: int, deadline: Deadline) -> None:
-    """Return when a child of this process ends, where the kernel tells; `subprocess` looks every 50 ms only."""
+    """Wait until a child of this process ends, if the kernel reports it; `subprocess` polls every 50 ms only."""
     if not hasattr(os, "pidfd_open"):
         return
     with suppress(OSError):  # the kernel is too old for it, or the child was waited for already

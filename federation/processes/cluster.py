@@ -1,12 +1,12 @@
 """Starts site processes on the nodes of a Ray cluster and watches them.
 
-Ray places one actor on each node. The actor has a server there, as one machine has, and sites are forked from it: a
-process each, which starts in milliseconds and owns the memory that it writes. An actor for each site would be a Python
-of its own, with Ray in it. What sites hold goes to the node through Ray's object store. All else is as on one machine:
-sites listen on their node's address, and the coordinator, wherever it runs, on its own.
+Ray places one actor on each node. The actor starts a server there, as on one machine, and sites are forked from it.
+Each is a process that starts in milliseconds and owns only the memory that it writes. An actor for each site would load
+Python and Ray again. Partitions go to the nodes through Ray's object store. Everything else is as on one machine: sites
+listen on their node's address, and the coordinator on its own.
 
-A node that is lost takes its sites along, which then count as killed. If the coordinator's process is killed, Ray ends
-its actors, with them the servers, and with these the sites.
+When a node is lost, its sites count as killed. If the coordinator's process is killed, Ray ends its actors, which ends
+the servers and the sites.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ _CLOSE_S = 20.0
 _REACH_S = 5.0
 _ADDRESS = "RAY_ADDRESS"
 _WATCH_S = 0.2
-"""Duration of one poll of a node for news, by which its next order is delayed."""
+"""Duration of one poll of a node for events, in seconds; it may delay the node's next order as long."""
 
 
 @dataclass
 class News:
-    """The events at a node since the last poll; for faults and stalls, how many seconds ago."""
+    """The events at a node since the last poll; faults and continued stalls with their age in seconds."""
 
     ended: list[Ended]
     struck: dict[int, float]
@@ -65,20 +65,20 @@ class NodeAgent:
     def __init__(self, module: str, host: str) -> None:
         self._host = host
         self._launcher = LocalLauncher(module)
-        self._told: set[int] = set()
-        self._told_continued = 0
+        self._reported: set[int] = set()
+        self._reported_continued = 0
 
     def prepare(self) -> str:
-        """Wait until the server is up; the version of fedsvm here. Raises LaunchError."""
+        """Wait until the server is up, and return the version of fedsvm on this node. Raises LaunchError."""
         self._launcher.prepare()
         return _version()
 
     def start(self, assignments: Sequence[Assignment], partitions: Sequence[bytes]) -> list[tuple[Party, int]]:
-        """Start sites here; of each its party and its process. Raises LaunchError."""
+        """Start sites on this node, and return the party and process of each. Raises LaunchError."""
         workspace, placed = self._launcher.prepare(), []
         for assignment, partition in zip(assignments, partitions, strict=True):
             path = workspace / f"{assignment.name}.partition"
-            path.unlink(missing_ok=True)  # of a process that was killed before it read it
+            path.unlink(missing_ok=True)  # a process that was killed before reading it leaves it behind
             path.write_bytes(partition)
             placed.append(replace(assignment, listen=f"tcp://{self._host}:*", partition_path=str(path)))
         parties = self._launcher.start(placed)
@@ -90,14 +90,14 @@ class NodeAgent:
         if not (ended := launcher.collect_ended()):
             select.select([launcher], [], [], _WATCH_S)
             ended, now = launcher.collect_ended(), time.monotonic()
-        struck = {fault: now - at for fault, at in launcher.struck.items() if fault not in self._told}
-        continued = [(site, now - at) for site, at in launcher.continued[self._told_continued :]]
-        self._told |= struck.keys()
-        self._told_continued += len(continued)
+        struck = {fault: now - at for fault, at in launcher.struck.items() if fault not in self._reported}
+        continued = [(site, now - at) for site, at in launcher.continued[self._reported_continued :]]
+        self._reported |= struck.keys()
+        self._reported_continued += len(continued)
         return News(ended, struck, continued)
 
     def close(self) -> None:
-        """End the sites here, and their server."""
+        """End the sites on this node, and their server."""
         self._launcher.close()
 
 
@@ -113,14 +113,14 @@ class _Node:
 
 
 class ClusterLauncher:
-    """Starts sites on the nodes of a Ray cluster, each node as many as its share of CPUs, and ends them all.
+    """Starts sites on the nodes of a Ray cluster, in proportion to their CPUs, and ends them all.
 
     Parameters
     ----------
     module : str
         See `LocalLauncher`; every node must have it installed.
     address : str
-        Of the cluster, as `ray.init` takes it: `auto` where this machine is one of its nodes.
+        The address of the cluster for `ray.init`: `auto` if this machine is one of its nodes.
 
     Attributes
     ----------
@@ -214,7 +214,7 @@ class ClusterLauncher:
         self._closing.set()
         if self._watcher is not None:
             self._watcher.join(_CLOSE_S)
-        with suppress(Exception):  # whoever does not answer is ended with its actor
+        with suppress(Exception):  # a node that does not answer ends with its actor
             self._ray.get([node.agent.close.remote() for node in self._nodes if not node.lost], timeout=_CLOSE_S)
         for node in self._nodes:
             with suppress(Exception):
@@ -293,7 +293,7 @@ class ClusterLauncher:
                 node = asked.pop(order)
                 try:
                     self._note(node, self._ray.get(order))
-                except Exception as error:  # noqa: BLE001 - whatever it is, nothing is heard of its sites any more
+                except Exception as error:  # noqa: BLE001 - after any error, its sites cannot be watched any more
                     self._note_lost(node, error)
                 else:
                     asked[node.agent.watch.remote()] = node
@@ -344,12 +344,12 @@ def _connect(address: str) -> tuple[Any, bool]:
         raise none_there from error
     finally:
         if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGTERM, before)  # ray takes it for itself, and a run ends well by it
+            signal.signal(signal.SIGTERM, before)  # ray replaces the handler by which a run ends cleanly
     return ray, True
 
 
 def _require_listener(address: str, otherwise: LaunchError) -> None:
-    """Raise where nobody listens at HOST:PORT: ray would try for minutes."""
+    """Raise `otherwise` if nobody listens at HOST:PORT, because ray would try for minutes."""
     host, colon, port = address.rpartition(":")
     if not colon:  # auto: ray looks for processes of this machine
         return

@@ -1,9 +1,9 @@
-"""The process that site processes are forked from: everything imported, no thread, no ZeroMQ context.
+"""The server process from which site processes are forked. It has everything imported, one thread, no ZeroMQ context.
 
-A site forked from here shares the interpreter and the libraries with its siblings, so it starts in milliseconds and
-owns only the memory that it writes. The server holds one stream to the coordinator's process. When that stream ends,
-however that process ended, the server kills the sites and removes the workspace. If the server itself is killed, the
-kernel kills the sites (Linux), or they see their lifeline end.
+Forked sites share the interpreter and the libraries, so a site starts in milliseconds and owns only the memory that it
+writes. The server has one stream to the coordinator's process. When that stream ends, however that process ended, the
+server kills the sites and removes the workspace. If the server itself is killed, the kernel kills the sites (Linux), or
+they detect the end of their lifeline.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ from fedsvm.federation.site.assignment import Assignment
 from fedsvm.federation.site.program import Installation, script_of
 from fedsvm.federation.site.site_policy import SitePolicy
 from fedsvm.federation.site.site_start import run_site
-from fedsvm.federation.site.warm_up import rehearse
+from fedsvm.federation.site.warm_up import warm_up_server
 
 WORKSPACE_PREFIX = "fedsvm-"
 REST_S = 2.0
-"""Time that the server waits without sites for the next federation."""
+"""Seconds that the server waits without sites for the next federation."""
 _PR_SET_PDEATHSIG = 1
 _MAX_REPORT_BYTES = 1 << 14
 _PRCTL = ctypes.CDLL(None).prctl if sys.platform.startswith("linux") else None
@@ -60,7 +60,7 @@ def main(installation: Installation, descriptor: int) -> None:
             return
         _ForkServer(installation, stream, Path(workspace)).serve()
     sys.stderr.flush()
-    os._exit(0)  # the launcher waits, and the interpreter would take apart all that was loaded
+    os._exit(0)  # the launcher waits, and the interpreter would take time to free all modules
 
 
 @contextlib.contextmanager
@@ -126,14 +126,14 @@ class _ForkServer:
         signal.set_wakeup_fd(waker.fileno(), warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda number, frame: None)
         self._selector.register(self._stream, selectors.EVENT_READ, self._obey)
-        self._selector.register(self._reports, selectors.EVENT_READ, self._pass_on)
+        self._selector.register(self._reports, selectors.EVENT_READ, self._forward_report)
         self._selector.register(wakeup, selectors.EVENT_READ, lambda: self._reap(wakeup))
         self._installation.warm_up()
-        if not limits.limit_below(limits.TASKS_PER_REHEARSAL):  # otherwise the start of the sites says what is wrong
-            rehearse(self._workspace, self._lifeline, self._installation.practice)
+        if not limits.limit_below(limits.TASKS_PER_WARM_UP):  # otherwise the start of the sites reports the limit
+            warm_up_server(self._workspace, self._lifeline, self._installation.practice)
         gc.collect()
         gc.enable()  # an installation may load its modules without it
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # from here on the stream says when to end
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # from here on, the server ends with its stream
         try:
             while self._serving and time.monotonic() < self._rests_until:
                 for key, _ in self._selector.select(self._until_next()):
@@ -148,7 +148,7 @@ class _ForkServer:
             self._serving = False
         elif "rest" in order:
             self._kill_all()
-            self._pass_on()
+            self._forward_report()
             self._stalls.clear()
             self._stalled.clear()
             self._empty_workspace()
@@ -212,7 +212,7 @@ class _ForkServer:
             status = 0
         except FederationError as error:
             self._report.send(msgpack.packb({"site": assignment.name, "error": str(error)}))
-        except BaseException:  # noqa: BLE001 - the child must not go on as a second server
+        except BaseException:  # noqa: BLE001 - the child must not continue as a second server
             traceback.print_exc()
         finally:
             sys.stderr.flush()
@@ -233,13 +233,13 @@ class _ForkServer:
         for number in (signal.SIGCHLD, signal.SIGTERM):
             signal.signal(number, signal.SIG_DFL)
         for descriptor in self._own:
-            os.closerange(descriptor, descriptor + 1)  # a kqueue is not there in a child, and that is no error
+            os.closerange(descriptor, descriptor + 1)  # ignores a kqueue, which a child does not inherit
         if _PRCTL is not None:
             _PRCTL(_PR_SET_PDEATHSIG, int(signal.SIGKILL))
         if os.getppid() != server:
             os._exit(1)
 
-    def _pass_on(self) -> None:
+    def _forward_report(self) -> None:
         """Forward a site's report. Before it stalls, it reports for how long."""
         with contextlib.suppress(BlockingIOError):
             while True:
@@ -249,7 +249,7 @@ class _ForkServer:
                 self._tell(report)
 
     def _note_stopped(self, pid: int) -> None:
-        self._pass_on()
+        self._forward_report()
         if (seconds := self._stalls.pop(self._sites[pid], None)) is not None:
             heapq.heappush(self._stalled, (time.monotonic() + seconds, pid))
 
@@ -275,7 +275,7 @@ class _ForkServer:
             if os.WIFSTOPPED(status):
                 self._note_stopped(pid)
                 continue
-            self._pass_on()
+            self._forward_report()
             self._tell({"ended": self._sites.pop(pid), "how": _how(status), "well": status == 0})
 
     def _tell(self, message: dict[str, Any]) -> None:

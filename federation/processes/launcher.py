@@ -23,7 +23,7 @@ from fedsvm.federation.transport.keys import Party
 
 _START_S = 60.0
 _SITE_START_S = 0.05
-"""Additional start time per site when thousands start: five times that of one."""
+"""Additional seconds allowed per site when thousands start: five times the start of one."""
 
 
 class LocalLauncher:
@@ -32,23 +32,23 @@ class LocalLauncher:
     Parameters
     ----------
     module : str
-        What the server runs, as `python -m`: it names the installation whose programs the sites offer.
+        The module that the server runs by `python -m`: it names the installation whose programs the sites offer.
     server : Child, optional
         The server, if it was started before.
 
     Attributes
     ----------
     host : str
-        Where this machine reaches itself.
+        The address at which this machine reaches itself.
     workspace : Path or None
-        A folder of this run alone, for partitions and ipc sockets, once the server is up. It is removed when the
-        launcher is closed, or when this process or the server is killed.
+        A folder for the partitions and ipc sockets of this run, once the server is up. It is removed when the launcher
+        is closed, or when this process or the server is killed.
     pids : dict of str to int
-        The process of each site, the latest where it was restarted.
+        The current process of each site.
     struck : dict of int to float
-        When faults that sites do to themselves struck, by the fault's number, on the monotonic clock.
+        For each fault that a site inflicted on itself, by its number: when, on the monotonic clock in seconds.
     continued : list of (str, float)
-        Which stalled sites went on, and when.
+        The stalled sites that continued, and when, on the monotonic clock in seconds.
     """
 
     def __init__(self, module: str, server: Child | None = None) -> None:
@@ -68,7 +68,7 @@ class LocalLauncher:
         self.close()
 
     def prepare(self) -> Path:
-        """Wait until the server is up; the workspace it made. Raises LaunchError."""
+        """Wait until the server is up, and return the workspace that it created. Raises LaunchError."""
         return self._prepare(Deadline(_START_S))
 
     def _prepare(self, deadline: Deadline) -> Path:
@@ -83,13 +83,13 @@ class LocalLauncher:
     def start(self, assignments: Iterable[Assignment]) -> list[Party]:
         """Start a site for each assignment and wait until all have reported in. Raises LaunchError."""
         wanted = list(assignments)
-        policies: list[SitePolicy] = []  # each once: it names all sites
+        policies: list[SitePolicy] = []  # each once, because it names all sites
         for assignment in wanted:
             if assignment.policy not in policies:
                 policies.append(assignment.policy)
         starts = [assignment.to_fields(policies.index(assignment.policy)) for assignment in wanted]
         order = {"policies": [asdict(policy) for policy in policies], "start": starts}
-        # This process may load another library for linear algebra while the sites are there.
+        # This process may load another library for linear algebra while the sites run.
         pipe.write(self._stream, order | {"spare_tasks": limits.pool_tasks()})
         parties: dict[str, Party] = {}
         deadline = Deadline(_START_S + _SITE_START_S * len(wanted))
@@ -116,7 +116,7 @@ class LocalLauncher:
         return ended
 
     def rest(self) -> bool:
-        """End the sites. Whether their server waits a moment for another run, see `resume`."""
+        """End the sites. Return whether their server waits a moment for another run, see `resume`."""
         return self._agrees_to("rest")
 
     def resume(self) -> bool:
@@ -132,8 +132,8 @@ class LocalLauncher:
 
     def close(self) -> None:
         """End every process that is left, and remove the workspace."""
-        if self.workspace is None:  # the server may be loading what nobody needs any more; one that has ignores this
-            with suppress(LaunchError):  # it may be in one long call, and be killed before it can remove its workspace
+        if self.workspace is None:  # the server may still be loading libraries; a loaded one ignores the signal
+            with suppress(LaunchError):  # in one long call it may be killed before it can remove its workspace
                 self._prepare(Deadline(0))
             self._server.process.terminate()
         try:
@@ -142,13 +142,13 @@ class LocalLauncher:
             if self.workspace is not None:
                 shutil.rmtree(self.workspace, ignore_errors=True)
 
-    def _agrees_to(self, word: str) -> bool:
-        """Send a message to the server and wait until it repeats it. Return whether it did."""
+    def _agrees_to(self, request: str) -> bool:
+        """Send a request to the server and wait until the server repeats it. Return whether it did."""
         deadline = Deadline(_START_S)
         with suppress(OSError, LaunchError):
-            pipe.write(self._stream, {word: True})
-            while word not in self._read(deadline):
-                pass  # reports of sites that are gone
+            pipe.write(self._stream, {request: True})
+            while request not in self._read(deadline):
+                pass  # reports of sites that have ended
             return True
         return False
 

@@ -1,7 +1,7 @@
-"""A launcher that is kept for a moment after a federation, so that the next one does not load everything again.
+"""A cache of one launcher, kept for a moment after a federation so that the next need not load everything again.
 
-A cross-validation of ten fits is ten federations one after the other. The server of the first forks the sites of all;
-after `REST_S` without work it ends by itself. A command starts its server while it reads its data.
+A cross-validation of ten fits is ten federations one after the other. The server of the first forks the sites of all of
+them, and ends by itself after `REST_S` seconds without work. A command starts its server while it reads its data.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class _KeptLauncher:
     surroundings: Any
     timer: threading.Timer | None = None
 
-    def let_go(self) -> LocalLauncher:
+    def release(self) -> LocalLauncher:
         """Cancel the timer and return the launcher."""
         if self.timer is not None:
             self.timer.cancel()
@@ -45,16 +45,16 @@ class _LauncherCache:
         self._kept: _KeptLauncher | None = None
 
     def adopt(self, module: str, server: Child) -> None:
-        """Keep a server that was started just before, until it is needed."""
+        """Keep a server that was just started, until it is needed."""
         self._replace(_KeptLauncher(LocalLauncher(module, server), _surroundings(module)))
 
     def take(self, module: str) -> LocalLauncher:
-        """Return the kept launcher if it would be started in the same way now and still answers, or a new one."""
+        """Return the kept launcher if it still answers and its environment is the current one; otherwise a new one."""
         with self._lock:
             kept, self._kept = self._kept, None
         if kept is None:
             return LocalLauncher(module)
-        launcher = kept.let_go()
+        launcher = kept.release()
         try:
             surroundings = _surroundings(module)
             if surroundings is not None and kept.surroundings == surroundings and launcher.resume():
@@ -66,19 +66,19 @@ class _LauncherCache:
         return LocalLauncher(module)
 
     def keep(self, module: str, launcher: LocalLauncher) -> None:
-        """Keep one that rests, until its server has ended by itself."""
+        """Keep a launcher without sites, until its server has ended by itself."""
         timer = threading.Timer(REST_S, self.close, [launcher])
         timer.daemon = True
         self._replace(_KeptLauncher(launcher, _surroundings(module), timer))
         timer.start()
 
     def close(self, launcher: LocalLauncher | None = None) -> None:
-        """End the one that is kept, or this one if it is still kept."""
+        """End the kept launcher; if a launcher is given, only if it is the kept one."""
         with self._lock:
             if self._kept is None or launcher not in (None, self._kept.launcher):
                 return
             kept, self._kept = self._kept, None
-        kept.let_go().close()
+        kept.release().close()
 
     def disown(self) -> None:
         """Leave the parent's launcher to the parent process, after a fork."""
@@ -91,13 +91,13 @@ class _LauncherCache:
         with self._lock:
             replaced, self._kept = self._kept, kept
         if replaced is not None:
-            replaced.let_go().close()
+            replaced.release().close()
 
 
 def _surroundings(module: str) -> Any:
     """Return the environment that determines a server, or None if there is no current folder."""
     try:
-        folder = os.getcwd()  # noqa: PTH109 - compared, not worked with
+        folder = os.getcwd()  # noqa: PTH109 - only compared
     except OSError:
         return None
     known = {name: value for name, value in os.environ.items() if not name.startswith(_SET_BY_LIBRARIES)}
@@ -105,7 +105,7 @@ def _surroundings(module: str) -> Any:
 
 
 SPARE = _LauncherCache()
-"""Of this process."""
+"""The cache of this process."""
 
 atexit.register(SPARE.close)
 os.register_at_fork(after_in_child=SPARE.disown)
@@ -113,8 +113,7 @@ os.register_at_fork(after_in_child=SPARE.disown)
 
 @contextmanager
 def spare_launcher(module: str) -> Iterator[LocalLauncher]:
-    """Provide a launcher for one federation. Its sites end with the context, and its server unless it is soon used
-    again.
+    """Provide a launcher for one federation. Its sites end with the context; its server ends unless it is soon reused.
 
     Parameters
     ----------

@@ -13,7 +13,7 @@ from fedsvm.federation.transport.keys import Party
 
 @dataclass(frozen=True)
 class Ended:
-    """A site process that ended, how ("exited with status 1", "was killed by signal 9"), and whether as it should."""
+    """A site process that ended: how ("exited with status 1", "was killed by signal 9"), and whether regularly."""
 
     site: str
     how: str
@@ -28,25 +28,23 @@ class Launcher(Protocol):
 
     @property
     def pids(self) -> Mapping[str, int]:
-        """The process of each site, the latest where it was restarted."""
+        """The current process of each site."""
 
     def collect_ended(self) -> list[Ended]:
         """Return the processes that ended since the last call. Raises LaunchError if the launcher itself is gone."""
 
 
 class SiteLauncher(Launcher, Protocol):
-    """A launcher that starts sites when it is told to.
+    """A launcher that starts sites on request.
 
     Attributes
     ----------
     host : str
-        The address of this machine, by which sites reach what listens here.
+        The address at which sites reach this machine.
     workspace : Path or None
-        A folder on this machine for what is one run's, once `prepare` has returned.
-    struck : dict of int to float
-        When faults that sites do to themselves struck, by the fault's number, on the monotonic clock.
-    continued : list of (str, float)
-        Which stalled sites went on, and when.
+        A folder on this machine for the files of one run, once `prepare` has returned.
+    struck, continued
+        See `LocalLauncher`.
     """
 
     host: str
@@ -55,7 +53,7 @@ class SiteLauncher(Launcher, Protocol):
     continued: list[tuple[str, float]]
 
     def prepare(self) -> Path:
-        """Wait until sites can be started; the workspace. Raises LaunchError."""
+        """Wait until sites can be started, and return the workspace. Raises LaunchError."""
 
     def start(self, assignments: Iterable[Assignment]) -> list[Party]:
         """Start a site for each assignment and wait until all have reported in. Raises LaunchError."""

@@ -18,11 +18,11 @@ from fedsvm.federation.errors import LaunchError
 TASKS_PER_ENDPOINT = 2
 """The threads that libzmq starts for an endpoint."""
 TASKS_PER_SITE = 1 + TASKS_PER_ENDPOINT
-TASKS_PER_REHEARSAL = 1 + 2 * TASKS_PER_ENDPOINT
+TASKS_PER_WARM_UP = 1 + 2 * TASKS_PER_ENDPOINT
 _LIBRARIES_BYTES = 900 << 20
-"""Address space of a command with all of its libraries: with less than 700 MiB, some cannot be loaded or crash."""
+"""Address space in bytes of a command with all of its libraries; with less, some cannot be loaded or crash."""
 _BYTES_PER_POOL_TASK = 40 << 20
-"""OpenBLAS gives each of its threads a buffer of 32 MiB, and the system gives it a stack of 8 MiB."""
+"""Bytes for each thread: a buffer of 32 MiB by OpenBLAS, and a stack of 8 MiB by the system."""
 _CGROUPS = Path("/sys/fs/cgroup")
 _PROCESSES = Path("/proc")
 _POOL_VARIABLES = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS")
@@ -36,7 +36,7 @@ def pool_tasks() -> int:
 
 
 def require_tasks(count: int, who: str) -> None:
-    """Raise LaunchError where a limit allows fewer than `count` more processes and threads."""
+    """Raise LaunchError if a limit allows fewer than `count` more processes and threads."""
     if limit := limit_below(count):
         raise LaunchError(f"{who} needs {count} more processes and threads, but {limit}; {_REMEDY}.")
 
@@ -44,7 +44,7 @@ def require_tasks(count: int, who: str) -> None:
 def require_address_space(pool_tasks: int, who: str) -> None:
     """Raise LaunchError if `ulimit -v` is too low for the libraries and so many threads for linear algebra.
 
-    Under a limit that suffices, load these libraries now, with their buffers: later, data may leave no room for them.
+    If a limit suffices, load these libraries and their buffers now: later, data may leave too little address space.
     """
     import resource  # a browser has no such module, and starts no processes
 
@@ -69,7 +69,7 @@ def limit_below(count: int) -> str:
 
 
 class refused_tasks_explained:  # noqa: N801 - a context, written as one that is made of a generator
-    """A context that raises LaunchError, with the limits in it, where the system refuses a process or a thread."""
+    """A context that raises LaunchError, with the limits, if the system refuses a process or a thread."""
 
     def __enter__(self) -> None:
         pass
@@ -90,14 +90,14 @@ def refusal() -> str:
 
 
 def _limits() -> Iterator[tuple[int, str]]:
-    """Yield for each limit how many more tasks it allows, and its name and value."""
+    """Yield each limit: how many more tasks it allows, and its name and value."""
     import resource
 
     most = resource.getrlimit(resource.RLIMIT_NPROC)[0]
     if most != resource.RLIM_INFINITY and os.getuid() != 0:
         yield most - _own_tasks(), f"ulimit -u is {most}"
     for folder in _cgroups():
-        with suppress(OSError, ValueError):  # there is none, or it is "max"
+        with suppress(OSError, ValueError):  # the group has no limit, or its limit is "max"
             most = int((folder / "pids.max").read_text())
             yield most - int((folder / "pids.current").read_text()), f"{folder / 'pids.max'} is {most}"
 
@@ -106,7 +106,7 @@ def _own_tasks() -> int:
     """Count the processes and threads of this user."""
     count = 0
     for process in _PROCESSES.glob("[0-9]*"):
-        with suppress(OSError):  # it has ended
+        with suppress(OSError):  # the process has ended
             if process.stat().st_uid == os.getuid():
                 count += len(os.listdir(process / "task"))  # noqa: PTH208 - a path for each thread takes ten times as long
     return count

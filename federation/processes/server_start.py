@@ -1,6 +1,6 @@
-"""Starts the process that sites are forked from (`forkserver`).
+"""Starts the process from which sites are forked (`forkserver`).
 
-It imports only the standard library: a command starts the server first, and both load their libraries at the same time.
+It imports only the standard library, so a command starts the server first, and both load their libraries in parallel.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ _GIVE_MEMORY_BACK = {
     "MALLOC_TRIM_THRESHOLD_": str(1 << 20),
     "GLIBC_TUNABLES": "glibc.malloc.tcache_count=0",
 }
-"""Without these the C library of Linux keeps the memory of large vectors in every site. It may keep a megabyte:
-returning and requesting each matrix of a few hundred rows would double the time of a training step. The last turns off
-the cache of each thread, whose blocks lie where the server freed them: a site would write to a page for each."""
+"""Settings of the C library of Linux. Without them it keeps the memory of large vectors in every site. It may keep a
+megabyte: returning and requesting each matrix of a few hundred rows would double the time of a training step. The last
+setting turns off the cache of each thread: its blocks are spread over pages of the server, and a site that writes to
+them would own a copy of each page."""
 
 
 def start_server(module: str) -> Child:

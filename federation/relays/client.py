@@ -20,7 +20,8 @@ DirectedLink = tuple[str, str]
 _PROCESS = "fedsvm.federation.relays.process"
 _ANSWER_S = 20.0
 _LINKS_AT_ONCE = 1000
-"""The kernel takes longer to find a free port if few are left, so thousands must not share one deadline."""
+"""Links opened by one request. The kernel takes longer to find a free port if few are left, so thousands of links must
+not share one deadline."""
 
 
 @dataclass(frozen=True)
@@ -30,11 +31,11 @@ class LinkEffect:
     Parameters
     ----------
     latency_ms : float, default 0.0
-        How long they take.
+        The delay of all bytes, in milliseconds.
     jitter_ms : float, default 0.0
-        The latency varies uniformly by plus or minus this much. It never reorders a connection's bytes.
+        The latency varies uniformly by plus or minus this many milliseconds. Bytes of a connection keep their order.
     bandwidth_mbit : float or None, default None
-        10^6 bits per second that all connections of the link share; None: no limit.
+        The bandwidth that all connections of the link share, in 10^6 bits per second; None: no limit.
     """
 
     latency_ms: float = 0.0
@@ -48,12 +49,12 @@ class Relays:
     Parameters
     ----------
     seed : int
-        Of the jitter.
+        The seed of the jitter.
 
     Raises
     ------
     LaunchError
-        In every method except `close`, if the process ended, is silent, or fails.
+        Every method except `close` raises it if the process ended, is silent, or fails.
     """
 
     def __init__(self, seed: int) -> None:
@@ -69,9 +70,9 @@ class Relays:
         self.close()
 
     def open(self, links: Mapping[DirectedLink, LinkEffect]) -> dict[DirectedLink, str]:
-        """Listen for the sender of every link; the address at which it reaches the receiver.
+        """Listen for the sender of every link, and return the address at which it reaches the receiver.
 
-        A link that is not among them but is the way back of one that is has no conditions.
+        The opposite direction of a link has no conditions unless it is also given.
         """
         wanted = [[*link, asdict(conditions)] for link, conditions in links.items()]
         ports: list[int] = []
@@ -88,14 +89,14 @@ class Relays:
     def disturb(self, kind: str, links: Collection[DirectedLink], for_s: float | None = None, **terms: Any) -> int:
         """Begin a fault of this kind on these links, and return its number.
 
-        for_s: seconds after which it heals; None: never. terms: values of the kind's own keys.
+        for_s: seconds after which it ends; None: never. terms: values of the kind's own keys.
         """
         answer = self._ask("disturb", kind=kind, links=[list(link) for link in links], for_s=for_s, terms=terms)
         return int(answer["number"])
 
     def outcomes(self) -> dict[int, dict[str, Any]]:
-        """Return what each fault did so far: bytes held, delayed and corrupted, connections reset, and whether it is
-        over."""
+        """Return the effects of each fault so far: bytes held, delayed and corrupted, connections reset, and whether it
+        is over."""
         return dict(self._ask("outcomes")["outcomes"])
 
     def close(self) -> None:
@@ -108,7 +109,7 @@ class Relays:
             pipe.write(self._stream, {"do": do, **terms})
             answer = pipe.read(self._stream)
         except TimeoutError:
-            self._stream.close()  # an answer that comes late would be taken for that to another request
+            self._stream.close()  # a late answer would be mistaken for the answer to another request
             raise LaunchError(
                 f"The relay process did not answer within {_ANSWER_S:g} s; is the machine overloaded?"
             ) from None

@@ -1,4 +1,4 @@
-"""The event loop of the relay process: it waits for sockets and for moments."""
+"""The event loop of the relay process: it waits for sockets and for points in time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 
 class EventLoop:
-    """Waits for sockets and for moments, and calls their actions.
+    """Waits for sockets and for points in time, and calls their actions.
 
     Attributes
     ----------
@@ -28,7 +28,7 @@ class EventLoop:
         self._counter = itertools.count()
 
     def at(self, moment: float, action: Callable[[], None]) -> None:
-        """Call `action` at a moment of the monotonic clock."""
+        """Call `action` at a time of the monotonic clock in seconds."""
         heapq.heappush(self._timers, (moment, next(self._counter), action))
 
     def watch(self, end: socket.socket, events: int, action: Callable[[int], None]) -> None:
@@ -58,7 +58,7 @@ class EventLoop:
             self._call_due()
 
     def _wait(self) -> None:
-        """Wait by select on the selector's own descriptor, since epoll itself rounds up to whole milliseconds."""
+        """Wait with select on the selector's own descriptor, since epoll rounds up to whole milliseconds."""
         timeout = max(0.0, self._timers[0][0] - time.monotonic()) if self._timers else None
         select.select([self._selector], [], [], timeout)
 

@@ -33,7 +33,7 @@ _BACKLOG = 128
 _ADVICE = {
     errno.EMFILE: "raise the hard limit of open files (ulimit -Hn) or run fewer sites",
     errno.ENFILE: "raise the system's limit of open files (fs.file-max) or run fewer sites",
-    errno.EADDRINUSE: "no port is free; widen net.ipv4.ip_local_port_range or run fewer sites",
+    errno.EADDRINUSE: "no port is free; extend net.ipv4.ip_local_port_range or run fewer sites",
 }
 
 
@@ -111,7 +111,7 @@ class _Server:
     def _find_link(self, sender: str, receiver: str) -> RelayedLink:
         link = self._links.get((sender, receiver))
         if link is None:
-            raise LaunchError(f"No relay carries what {sender} sends to {receiver}; open that link first.")
+            raise LaunchError(f"No relay carries messages from {sender} to {receiver}; open that link first.")
         return link
 
     # Connections.
@@ -120,7 +120,7 @@ class _Server:
         try:
             server = socket.create_server(("127.0.0.1", 0), backlog=_BACKLOG)
         except OSError as error:
-            advice = _ADVICE.get(error.errno or 0, "see whether 127.0.0.1 is up")
+            advice = _ADVICE.get(error.errno or 0, "check that 127.0.0.1 is up")
             raise LaunchError(f"The relays cannot listen for {opener}: {error.strerror}; {advice}.") from error
         server.setblocking(False)
         self._await_connections(server, opener, listener)
@@ -133,7 +133,7 @@ class _Server:
         try:
             near, _ = server.accept()
         except OSError:
-            # Given up by its opener, or no descriptor is free: then the listener would be ready again and again.
+            # The opener gave up, or no descriptor is free: then the listener would be ready again and again.
             self._loop.forget(server)
             again = time.monotonic() + _LISTENER_REST_S
             self._loop.at(again, lambda: self._await_connections(server, opener, listener))

@@ -25,7 +25,7 @@ from fedsvm.federation.relays.event_loop import EventLoop
 _MAX_CHUNK_BYTES = 1 << 16
 _MAX_QUEUED_BYTES = 1 << 22
 _CHUNK_OVERHEAD_BYTES = 256
-"""Bytes counted for each chunk in a queue, so that single bytes cannot fill the memory either."""
+"""Bytes counted for each chunk in a queue in addition to its content, so that many short chunks are bounded too."""
 _LINGER_NOT_AT_ALL = struct.pack("ii", 1, 0)
 
 
@@ -68,7 +68,7 @@ class RelayedLink:
         return self._free_at + max(0.0, self.conditions.latency_ms + jitter_ms + extra_ms) / 1000
 
     def retime(self) -> None:
-        """Give waiting bytes new times, as if all of them were sent now."""
+        """Set the times of waiting bytes again, as if all of them were sent now."""
         self._free_at = 0.0
         for flow in self.flows:
             flow.retime()
@@ -100,12 +100,12 @@ class Flow:
     link : RelayedLink
         The directed link whose conditions apply.
     when : callable
-        Receives each moment at which a chunk is due, on the monotonic clock in seconds.
+        Receives the time at which each chunk is due, on the monotonic clock in seconds.
 
     Attributes
     ----------
     finished : bool
-        True once the end of the stream was passed on.
+        True once the end of the stream was forwarded.
     blocked : bool
         True while the sink accepts nothing more.
     """
@@ -158,7 +158,7 @@ class Flow:
                 self._queued_bytes -= _CHUNK_OVERHEAD_BYTES
 
     def retime(self) -> None:
-        """Set the times of all waiting bytes, also of those that have one."""
+        """Set the times of all waiting bytes again."""
         self._latest_due = 0.0
         for chunk in self._chunks:
             self._time(chunk)

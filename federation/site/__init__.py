@@ -6,7 +6,7 @@
 - `script_position`: the position of a site in its script
 - `order_facts`: the part of an order that receipts show, and its digest
 - `chain`: the digest of each order and of all before it; masks depend on it
-- `answers`: noisy answers that a site keeps, so that no question is answered twice
+- `answers`: noisy answers that a site keeps, so that a repeated question gets the same noise
 - `rules`: the rules of the site's operator
 - `site_policy`: terms and rules of a site in one run
 - `site_journal`: records what a restarted site needs to continue
@@ -18,9 +18,9 @@
 - `logs`: log records of a site's code, on their way to the coordinator
 - `order_admission`: whether an order may be carried out now: policy, signature, chain and script
 - `replies`: how each round ended here, log records, and the report at the end
-- `site`: receives an order, runs the step, runs the protocol, answers
+- `site`: receives an order, runs the step and the protocol, and answers
 - `site_start`: the start of a site process
 - `private_file`: files that belong to a site alone
 - `signed`: signed orders, and which signatures a site verifies
-- `warm_up`: the steps of a site in small, in the process that sites are forked from
+- `warm_up`: a short run of a site in the process from which sites are forked
 """

@@ -1,8 +1,8 @@
 """Noisy answers that a site keeps, so that no question is answered twice with different noise.
 
-The same question gets the kept, identical answer, so that noise does not average out. Any other question gets fresh
-noise and is charged: the mu of answers composes as the root of the sum of squares over all questions in the record, for
-any version of the data. A kept answer reveals that the data did not change.
+The same question gets the kept, identical answer, so noise does not average out. Any other question gets fresh noise
+and is charged: the mu of all answers is the root of the sum of squares over all questions in the record, for any
+version of the data. A kept answer reveals that the data did not change.
 
 A record is a file of lines of JSON that only its owner may read. Its first line has a key; without it no line reveals
 the question or the rows. Without a file the record lasts as long as the process.
@@ -38,7 +38,7 @@ class AnswerRecord:
     path : str, default ""
         The file; empty to keep answers in memory only.
     max_mu : float, optional
-        The largest mu of all answers together. None: any.
+        Maximum mu of all answers together; None for no limit.
     """
 
     def __init__(self, path: str = "", max_mu: float | None = None) -> None:
@@ -57,7 +57,7 @@ class AnswerRecord:
         partition : Partition
             The rows.
         mu : float
-            Of a new answer.
+            The mu of a new answer.
         draw : callable
             Returns a new answer.
 
@@ -95,15 +95,15 @@ class AnswerRecord:
         return self._kept[asked][1]
 
     @property
-    def spent(self) -> float:
+    def spent_mu(self) -> float:
         """The mu of all answers together."""
         return 0.0 if not self._kept else math.sqrt(sum(mu**2 for mu, _ in self._kept.values()))
 
     def _check_room(self, mu: float) -> None:
-        if self._max_mu is not None and math.hypot(self.spent, mu) > self._max_mu * (1 + 1e-9):
+        if self._max_mu is not None and math.hypot(self.spent_mu, mu) > self._max_mu * (1 + 1e-9):
             raise OrderRefused(
-                f"by this site's policy all noisy answers together may spend mu {self._max_mu:g}; {self.spent:.3g} is "
-                f"spent, and this one asks for {mu:.3g}"
+                f"by this site's policy all noisy answers together may spend mu {self._max_mu:g}; {self.spent_mu:.3g} "
+                f"is spent, and this one asks for {mu:.3g}"
             )
 
     def _digest(self, question: Mapping[str, Any], partition: Partition) -> str:
@@ -142,8 +142,8 @@ class AnswerRecord:
 
     def _raise_damaged(self, line: int) -> OrderRefused:
         return OrderRefused(
-            f"the record {self._path} of its policy is damaged in line {line}, and nobody knows what was spent; put it "
-            "back from a copy"
+            f"the record {self._path} of its policy is damaged in line {line}, so the spent mu is unknown; restore it "
+            "from a copy"
         )
 
 

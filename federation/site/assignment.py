@@ -1,4 +1,4 @@
-"""The assignment of a site process: all that its launcher sends it."""
+"""The assignment of a site process: the parameters that its launcher sends it."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ MAX_SILENCE_S = 3600.0
 
 @dataclass(frozen=True)
 class Assignment:
-    """Everything that a launcher sends a site process, as plain values, because it crosses a process boundary.
+    """The parameters of a site process, as plain values, because they cross a process boundary.
 
     Parameters
     ----------
     name : str
-        The site's.
+        The name of the site.
     run : bytes
         The run's 8 random bytes.
     listen : str
@@ -30,9 +30,9 @@ class Assignment:
     encrypted : bool
         Whether sockets use CURVE.
     coordinator_address, coordinator_key : str, bytes or None
-        The one party it knows from the start.
+        The address and public key of the coordinator, the only party that the site knows at the start.
     coordinator_signing_key : bytes, optional
-        The key by which the coordinator signs its orders; None where it has none.
+        The key with which the coordinator signs its orders; None if it signs none.
     program : str
         The program of its installation that it runs.
     partition_path : str
@@ -40,31 +40,31 @@ class Assignment:
     policy : SitePolicy
         Its policy, which the coordinator cannot change.
     settings : dict, default {}
-        For the program.
+        The settings of the program.
     faults : list of dict, default []
         Faults that this site inflicts on itself, see `faults`.
     transcript_path : str, default ""
         The file of its transcript, see `transcript`; empty in a run without an audit.
     colludes : bool, default False
-        Whether the transcript holds everything, not the inputs alone.
+        Whether the transcript has all messages, not only the inputs.
     needs_pairwise_keys : bool, default False
         Whether it makes a key pair for shared secrets.
     via_coordinator : bool, default False
         Whether its messages to other sites go through the coordinator, sealed.
     journal_path : str, default ""
-        Where it writes its journal, see `site_journal`; empty for none.
+        The file of its journal, see `site_journal`; empty for none.
     receipt_path : str, default ""
-        Where it keeps its receipt, see `receipt`; empty for none.
+        The file of its receipt, see `receipt`; empty for none.
     version : str, default ""
-        Of the installation, for the receipt.
+        The version of the installation, for the receipt.
     journal_until : int, default 0
-        The last round of the coordinator's journal: later ones in the site's own did not happen.
+        The last round of the coordinator's journal; the site ignores later rounds of its own journal.
     journal_has : int, default 0
-        The last round with this site in the coordinator's journal: the site's own must have it.
+        The last round with this site in the coordinator's journal; the site's own journal must have it.
     patience_s : float
         Seconds without an order after which the coordinator counts as lost.
     resume_s : float, default 0.0
-        How long the site waits for a run that failed to be resumed.
+        Seconds that the site waits for a failed run to be resumed.
     log_level : {"debug", "info", "warning", "error", "none"}, default "warning"
         The minimum level of log records that the coordinator receives, see `logs`.
     shares_errors : bool, default True

@@ -150,7 +150,7 @@ class OrderChain:
             check(order, link)
             own = self.last if self.last is not None and self.last.round == number else known
             if own is not None and own != link:
-                raise OrderRefused(f"round {number} is said to have had another order than this site received in it")
+                raise OrderRefused(f"the missed order of round {number} differs from the one that this site received")
             if known is None:
                 self._add(link)
 

@@ -1,6 +1,6 @@
-"""Faults that a site inflicts on itself at an exact place in a run: at a round of a phase, before one of its messages.
+"""Faults that a site inflicts on itself at an exact place in a run: a round of a phase, before one of its messages.
 
-So a kill or a stall during a protocol is exact. The relays cause faults on links.
+So a kill or a stall during a protocol is reproducible. The relays cause faults on links.
 """
 
 from __future__ import annotations
@@ -23,16 +23,17 @@ class OwnFault:
     Parameters
     ----------
     number : int
-        Of the fault in its scenario.
+        The number of the fault in its scenario.
     kind : str
         The name of a `SiteFault`.
     phase : str
+        The phase of the run in which it occurs.
     round : int
-        Within the phase, from 1.
+        The round within the phase, from 1.
     message : int, default 0
         It occurs before the site's message of this number in the round; 0: when the order arrives.
     for_s : float or None, default None
-        Seconds after which whoever started the site ends a stall; None: never.
+        Seconds after which the launcher ends a stall; None: never.
     """
 
     number: int

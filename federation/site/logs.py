@@ -3,11 +3,11 @@
 Warnings of libraries (`warnings`) are included. A record is sent at once over the connection for orders, and has left
 the process before the code continues, so that the last record before a process dies arrives too.
 
-Security. The author of the site's code composes the text of a record. The coordinator receives it in the clear, and
-records it as a disclosure. Only arguments that are text or single numbers are inserted: an array, a table, an exception
-or any other object is replaced by the name of its type, and no traceback is sent. So whole rows are never logged, but a
-program that formats a value of a row into its own text reveals it. A site whose program may do so should forward
-nothing, see `SILENT`.
+Security. The author of the site's code composes the text of a record. The coordinator receives it in the clear and
+records it as a disclosure. Only arguments that are text or single numbers are inserted: the name of its type replaces
+an array, a table, an exception or any other object, and no traceback is sent. So whole rows are never sent, but a
+program that formats a value of a row into its own text reveals it. A site with such a program should forward nothing,
+see `SILENT`.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from fedsvm.federation.site_messages import LOG_LEVELS, MAX_LOGGER_NAME, LogReco
 from fedsvm.federation.text import visible
 
 SILENT = "none"
-"""The level at which nothing is sent: records go to the site's own standard error, as is usual in Python."""
+"""The level at which nothing is sent: records go to the site's standard error, as usual in Python."""
 
 RECORDS_PER_ROUND = 10
-"""Maximum number of records in a round; of further ones the coordinator receives only the number."""
+"""Maximum number of records in a round; the coordinator receives only the number of further ones."""
 
 MAX_RECORDS = 500
 """Maximum number of records sent by one site process."""
@@ -43,7 +43,7 @@ class LogForwarder(logging.Handler):
     level : {"debug", "info", "warning", "error"}
         The minimum level of records to send.
     send : callable
-        Sends one record; raises PeerDropped if the coordinator cannot be reached now, and the record waits.
+        Sends one record. If it raises PeerDropped, the coordinator cannot be reached now, and the record waits.
     """
 
     def __init__(self, level: str, send: Callable[[LogRecord], None]) -> None:
@@ -58,7 +58,7 @@ class LogForwarder(logging.Handler):
         """Send all records of this process, and the warnings of libraries."""
         root = logging.getLogger()
         root.addHandler(self)
-        if root.level != self.level:  # else every logger there is would be written to
+        if root.level != self.level:  # setting it clears the cache of every logger
             root.setLevel(self.level)
         logging.captureWarnings(True)
 
@@ -90,7 +90,9 @@ class LogForwarder(logging.Handler):
         """Send waiting records and the number of omitted ones; the next round starts at 0."""
         self._in_round = 0
         if self._withheld and self._in_all < MAX_RECORDS:
-            more = f"{self._withheld} more records of this site were not forwarded: {RECORDS_PER_ROUND} a round are."
+            more = (
+                f"{self._withheld} more records of this site were not forwarded (maximum {RECORDS_PER_ROUND} a round)."
+            )
             self._withheld = 0
             self._in_all += 1
             self._waiting.append(LogRecord("warning", __name__, more))
@@ -98,7 +100,7 @@ class LogForwarder(logging.Handler):
 
     def forward(self) -> None:
         """Send waiting records, as far as the coordinator can be reached."""
-        if self._is_sending:  # what sending itself gives cause to log waits until it is done
+        if self._is_sending:  # records that sending itself causes wait until it is done
             return
         self._is_sending = True
         try:
@@ -126,8 +128,8 @@ def _text(record: logging.LogRecord) -> str:
             template %= _ByName(arguments)
         elif arguments:
             template %= tuple(map(_plain, arguments))
-    except Exception:  # noqa: BLE001 - whatever is wrong with a record, the step that it is from goes on
-        template = f"{template} (its arguments are not text or numbers that fit in)"
+    except Exception:  # noqa: BLE001 - an invalid record must not end the step that logged it
+        template = f"{template} (its arguments do not fit)"
     kind = record.exc_info[0] if record.exc_info else None
     raised = f" ({kind.__name__})" if kind is not None else ""
     line = visible(" ".join(f"{template}{raised}".split()))
@@ -135,9 +137,9 @@ def _text(record: logging.LogRecord) -> str:
 
 
 class _ByName(dict[str, object]):
-    """Arguments that a message takes by their names; all of them in one place are named by the type of their table.
+    """Arguments that a message inserts by name. Inserted as a whole, they appear as the name of their type.
 
-    Python's `logging` hands over a table that is the only argument in this way, be it a row or counts by value.
+    Python's `logging` passes a table that is the only argument in this way, whether it is a row or counts by value.
     """
 
     def __init__(self, values: Mapping[str, object]) -> None:

@@ -62,7 +62,7 @@ class OrderAdmission:
         return self._installation.sums[terms.sum_name](**terms.sum_options)
 
     def check_colluders(self) -> None:
-        """Raise OrderRefused for a sum that the colluders of the operator's rules could open in parts."""
+        """Raise OrderRefused for a sum of which the colluders in the operator's rules could open parts."""
         terms, count, rules = self._policy.terms, len(self._policy.sites), self._policy.rules
         if rules.colluders and terms.sum_name in self._installation.sums:
             rules.check_colluders(self.agreed_sum.withstands(count), count)
@@ -87,8 +87,8 @@ class OrderAdmission:
     def check_round(self, order: Order, number: int, last: int) -> None:
         """Raise OrderRefused for an order whose round was begun or left before, and after a value beyond its bound.
 
-        Without the second check a coordinator could find all values of the site by bisection. It still finds one, if it
-        lowers a bound step by step until this site fails.
+        Without the second check, a coordinator could find all values of the site by bisection. With it, a coordinator
+        still finds one value, by lowering a bound until this site fails.
 
         Parameters
         ----------

@@ -1,7 +1,7 @@
 """The facts of an order: the part of it that receipts show, in one canonical text.
 
-A round's link in the chain of orders is a digest of this text and of the link before (`chain`). So whoever has the
-texts of a run, as its receipts do, can compute all links.
+A round's link in the chain of orders is a digest of this text and of the link before (`chain`). So all links can be
+computed from the texts of a run, which its receipts have.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from fedsvm.federation.transport.keys import COORDINATOR
 DIGEST_BYTES = 32
 
 _MAX_LISTED = 64
-"""Maximum number of parties that a line names. With more it has their number and a digest, because the receipts of a
+"""Maximum number of parties that a line names. Beyond that, it has their number and a digest, because the receipts of a
 large run would be mostly names."""
 
 
 def order_facts(order: Order, number: int) -> str:
-    """Return the facts of the order of a round, as canonical JSON. Its "order" is a digest of what the step is told."""
+    """Return the facts of a round's order, as canonical JSON. Its "order" is a digest of the step and its arguments."""
     if (known := order.facts_in.get(number)) is None:
         terms, opened_by = order.terms, ""
         if terms is not None:

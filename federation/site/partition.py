@@ -1,4 +1,4 @@
-"""The data of a site, and the file in which it receives them: arrays and plain values, readable by the owner only."""
+"""The data of a site, and the file in which it receives them, which only the owner may read."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class Partition:
     Parameters
     ----------
     arrays : mapping of str to array
-        float64, int64, uint64 or uint8.
+        Arrays of float64, int64, uint64 or uint8, by name.
     values : mapping of str, default {}
-        Numbers, text and lists.
+        Numbers, text and lists, by name.
     """
 
     arrays: Mapping[str, wire.Array]
@@ -34,10 +34,9 @@ class Partition:
             self._write_to(file)
 
     def as_read(self) -> Partition:
-        """Return a copy as `read_partition` returns it from a file: with the same layout in memory, so that sums are
-        identical.
+        """Return a copy with the memory layout that `read_partition` would give, so that sums are identical.
 
-        So the rows of a site that has a process of its own are never in a temporary file.
+        So the rows of a site that starts its own process are never in a temporary file.
         """
         content = io.BytesIO()
         self._write_to(content)

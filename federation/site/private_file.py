@@ -1,4 +1,4 @@
-"""Files that belong to a site alone."""
+"""Files that only the site's owner may read."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from typing import IO
 
 
 def replace_private(path: str, write: Callable[[IO[bytes]], None]) -> None:
-    """Write a file that only its owner may read, and replace an earlier one: a reader finds all of it or nothing.
+    """Write a file that only its owner may read, and replace an earlier one atomically.
 
     Parameters
     ----------
     path : str
-        Where it goes, in a folder that exists.
+        The file, in a folder that exists.
     write : callable
-        Receives the open file.
+        Writes the content, given the open file.
 
     Raises
     ------
     OSError
-        If it cannot be written.
+        The file cannot be written.
     """
     partial = f"{path}.partial"
     with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:

@@ -33,18 +33,18 @@ _MARK = "_federated_step"
 
 
 @dataclass(frozen=True)
-class Told:
-    """The binding of a step's argument.
+class ArgumentRule:
+    """The rule for an argument of a step.
 
     Parameters
     ----------
     kind : {"agreed", "checked", "chosen"}
-        "agreed": it must be the agreed setting of this name, which the site compares. "checked": the step compares it
-        with what the site holds or computes. "chosen": the coordinator chooses it.
+        "agreed": it must equal the agreed setting of this name. "checked": the step compares it with data or results of
+        the site. "chosen": the coordinator chooses it.
     bound : str, default ""
-        Of a chosen one: what it may be.
+        For a chosen argument, the allowed values.
     gain : str, default ""
-        Of a chosen one: what a coordinator that lies gains by it.
+        For a chosen argument, what a lying coordinator gains by it.
     """
 
     kind: Literal["agreed", "checked", "chosen"]
@@ -52,31 +52,24 @@ class Told:
     gain: str = ""
 
 
-AGREED, CHECKED = Told("agreed"), Told("checked")
+AGREED, CHECKED = ArgumentRule("agreed"), ArgumentRule("checked")
 
 
-def free(bound: str, gain: str) -> Told:
+def free(bound: str, gain: str) -> ArgumentRule:
     """Return the declaration of an argument that the coordinator chooses."""
-    return Told("chosen", bound, gain)
+    return ArgumentRule("chosen", bound, gain)
 
 
 @dataclass(frozen=True)
 class StepMark:
-    """The declaration of a step: what of its value may be opened, the bounds of its sums, and who may repeat it.
-
-    bound: the only one, or all; None if each order sets it. remembered: whether a site that joins late receives an
-    order of it alone. receiver: who opens its sums. noisy: whether the value includes the noise that the agreed epsilon
-    needs. told: how each argument is bound, by name; None if the step does not declare it. shown: what a protocol
-    inside the step opens to the coordinator. public: whether everybody may have its sums, such as those of a released
-    model.
-    """
+    """The declaration of a step; see `step` for the attributes. `told` is None if the step declares no arguments."""
 
     opens: Opens = "sum"
     bound: float | tuple[float, ...] | None = None
     remembered: bool = False
     receiver: Receiver = "coordinator"
     noisy: bool = False
-    told: Mapping[str, Told] | None = None
+    told: Mapping[str, ArgumentRule] | None = None
     shown: str = ""
     public: bool = False
 
@@ -93,7 +86,7 @@ def step(
     remembered: bool = False,
     receiver: Receiver = "coordinator",
     noisy: bool = False,
-    told: Mapping[str, Told] | None = None,
+    told: Mapping[str, ArgumentRule] | None = None,
     shown: str = "",
     public: bool = False,
 ) -> Callable[[Method], Method]: ...
@@ -107,7 +100,7 @@ def step(
     remembered: bool = False,
     receiver: Receiver = "coordinator",
     noisy: bool = False,
-    told: Mapping[str, Told] | None = None,
+    told: Mapping[str, ArgumentRule] | None = None,
     shown: str = "",
     public: bool = False,
 ) -> Method | Callable[[Method], Method]:
@@ -116,30 +109,31 @@ def step(
     Parameters
     ----------
     method : callable
-        The method, where this is used as `@step`.
+        The method, if this is used as `@step`.
     opens : {"sum", "value"}, default "sum"
-        What of its value leaves the site: it goes into secure sums only, or (`@step(opens="value")`) may be gathered
-        in the clear. A site refuses to have gathered what is only summed.
+        How its value leaves the site: only in secure sums, or (`@step(opens="value")`) also gathered in the clear. A
+        site refuses to show a value in the clear that is declared as "sum".
     bound : float or tuple of float, optional
-        The only bound, or all bounds, that sums of its value may have, such as math.inf. Otherwise each order says
-        one, and a site whose value exceeds it refuses this and every later order. A coordinator that lowers its bounds
-        one by one learns one value of each site, which lies between the last two.
+        The only bound, or all bounds, that sums of its value may have, such as math.inf. By default each order has one,
+        and a site whose value exceeds it refuses this and every later order. A coordinator that lowers its bounds one
+        by one learns one value of each site, which lies between the last two bounds.
     remembered : bool, default False
-        Whether the step takes in public state, which a site that joins late is ordered alone, by
+        Whether the step stores public state. A site that joins late receives its order alone, from
         `Federation.run(step, remember=True)`. A site refuses to carry out any other step alone.
     receiver : {"coordinator", "site", "either"}, default "coordinator"
-        Who opens its sums. A site refuses an order by which the coordinator opens a sum that is a site's.
+        The party that opens its sums. A site refuses an order by which the coordinator opens a site's sum.
     noisy : bool, default False
         Whether the step itself adds the noise that the agreed epsilon needs. A site whose policy sets `max_epsilon`
         puts values of no other step into a sum.
-    told : mapping of str to Told, optional
-        For each argument `AGREED`, `CHECKED` or `free(bound, gain)`; see `Told`. One entry may be of several names,
-        "w, b". A site refuses an order with an argument that is not among them, or with an agreed one that differs.
+    told : mapping of str to ArgumentRule, optional
+        The rule of each argument: `AGREED`, `CHECKED` or `free(bound, gain)`; see `ArgumentRule`. One entry may have
+        several names, such as "w, b". A site refuses an order with an argument that is not declared, or with an agreed
+        one that differs from its setting.
     shown : str, default ""
-        What a protocol inside the step opens to the coordinator, as a list of nouns.
+        A list of nouns: the values that a protocol inside the step opens to the coordinator.
     public : bool, default False
-        Whether everybody may have its sums, as the weights of a released model. The sites then open them too, if the
-        agreed sum verifies what the coordinator says.
+        Whether everybody may have its sums, such as the weights of a released model. If the agreed sum verifies the
+        coordinator's result, the sites then open them too.
     """
 
     declared = None
@@ -154,7 +148,7 @@ def step(
 
 
 def mark_of(method: Callable[..., Any]) -> StepMark:
-    """Return what a step is declared to be."""
+    """Return the declaration of a step."""
     mark: StepMark = getattr(method, _MARK)
     return mark
 
@@ -179,7 +173,7 @@ def open_steps(program: type[SiteProgram]) -> tuple[str, ...]:
 def exact_steps(program: type[SiteProgram], script: Script) -> list[str]:
     """Return the steps of a script that give an exact value, which is not one that each site may show.
 
-    The value is what the step returns, or what a protocol inside it opens to the coordinator.
+    The value is the return value of the step, or a value that a protocol inside it opens to the coordinator.
     """
     methods = step_methods(program)
     marks = {name: mark_of(methods[name]) for name in script.steps & methods.keys()}
@@ -201,14 +195,14 @@ def script_of(program: type[SiteProgram], terms: Terms) -> Script:
 
 
 NO_TERMS = Terms("", {}, "", {}, 1)
-"""Of a program outside of a site process, which nobody orders about."""
+"""The terms of a program outside of a site process, where nobody orders steps."""
 
 
 class SitePart:
     """A group of steps of a site program, with the state that they share.
 
-    A part creates its state in its constructor, which takes the program and the parts that it reads. No other object
-    assigns to that state. Steps read the channel and the terms of the run from the program.
+    A part creates its state in its constructor, which receives the program and the parts that it reads. No other object
+    changes that state. Steps read the channel and the terms of the run from the program.
     """
 
     def work_ahead(self) -> None:
@@ -222,38 +216,38 @@ PartTypes = tuple[type[SitePart], ...]
 class SiteProgram:
     """The half of an algorithm that runs where the data is: steps of its own, and parts.
 
-    A part is an attribute that is a `SitePart`, which the constructor creates. Its class stands in `part_types`.
+    A part is an attribute of type `SitePart` that the constructor creates. `part_types` lists its class.
 
     Parameters
     ----------
     site : str
         The name of this site.
     partition : Partition
-        What it holds.
+        The data of this site.
     settings : mapping
         Plain values of the run, with the `seed` of its experiments.
 
     Attributes
     ----------
     channel : Channel
-        The round's, for steps that run a protocol among the sites.
+        The channel of the round, for steps that run a protocol among the sites.
     terms : Terms
-        Those of the run; steps read settings from them.
+        The terms of the run, from which steps read settings.
     opened : FloatArray
-        The last sum that this site was the receiver of.
+        The last sum that this site received.
     charge_again : callable
-        Charges the account of the site's operator for one more release than the run's terms promise. A step calls it
-        before it adds noise to one; raises OrderRefused beyond the budget.
+        Charges the operator's privacy budget for one release more than the terms promise. A step calls it before it
+        adds noise to that release. Raises OrderRefused beyond the budget.
     answers : AnswerRecord
         The noisy answers that the site keeps.
     min_cell : int
-        A category of fewer rows of this site is not opened.
+        Minimum number of this site's rows in a category that it opens.
     part_types : tuple of type
-        Classes of the parts.
+        The classes of the parts.
     libraries : tuple of str
-        Modules that its steps import. The process that sites are forked from imports them once, for all of them.
+        Modules that its steps import. The process from which sites are forked imports them once, for all of them.
     noisy_settings : str
-        The settings under which each sum has the noise of the sites. An error names them; empty if there are none.
+        The settings with which each sum has the noise of the sites, for error messages; empty if there are none.
     is_replayable : bool
         True if its steps return the same values for the same parameters and the same received messages: none draws
         random numbers except through its channel.
@@ -293,7 +287,7 @@ class SiteProgram:
 
     @classmethod
     def script(cls, terms: Terms) -> Script:
-        """Return what a run on these terms may order, in which order and how often; here all steps in any order.
+        """Return which steps a run on these terms may order, in which order and how often; here all in any order.
 
         A site refuses every other order. It derives the script by itself, from the terms that it agreed to.
         """
@@ -305,7 +299,7 @@ class SiteProgram:
             if (agreed := self.terms.settings.get(name, value)) != value:
                 raise OrderRefused(f"{name} must be {json.dumps(agreed)}, as agreed, got {json.dumps(value)}")
 
-    def check_told(self, step: str, mark: StepMark, arguments: Mapping[str, Any]) -> None:
+    def check_arguments(self, step: str, mark: StepMark, arguments: Mapping[str, Any]) -> None:
         """Raise OrderRefused for an argument that the step does not declare, or an agreed one that differs."""
         if mark.told is None:
             return
@@ -317,7 +311,7 @@ class SiteProgram:
         """Raise OrderRefused for a sum that the agreed settings do not let its receiver open; by default for none."""
 
     def run_step(self, name: str, channel: Channel, arguments: Mapping[str, Any]) -> Any:
-        """Return what a step returns. channel: the round's."""
+        """Run a step and return its value. channel: the channel of the round."""
         self.channel = channel
         return self.find_step(name)(**arguments)
 
@@ -330,7 +324,7 @@ class SiteProgram:
         return 0, ()
 
     def work_ahead(self) -> None:
-        """Compute ahead what the next order is likely to need, while no order waits.
+        """Compute values that the next order is likely to need, while no order waits.
 
         Errors are ignored: a step that needs the value raises them again.
         """
@@ -344,13 +338,13 @@ class SiteProgram:
 
     @functools.cached_property
     def _found(self) -> dict[str, Callable[..., Any]]:
-        """The steps that were found, by name."""
+        """Cache of `find_step`, by name."""
         return {}
 
     def random(self, purpose: str) -> np.random.Generator:
-        """Return the experiment's generator, seeded by scenario, site name and purpose, afresh at each call.
+        """Return a new generator for experiments, seeded by scenario, site name and purpose.
 
-        For splits and clusterings, never for masks. A repeated step draws the same numbers.
+        It is for splits and clusterings, never for masks or noise. A repeated step draws the same numbers.
         """
         return np.random.default_rng([int(self.settings["seed"]), *self.site.encode(), 0, *purpose.encode()])
 
@@ -375,15 +369,15 @@ class SumProtocol(Protocol):
 
     @property
     def min_sites(self) -> int:
-        """With fewer it would hide nothing, or cannot run."""
+        """The minimum number of sites. With fewer, the sum would hide nothing or cannot run."""
 
     @property
     def needs_pairwise_keys(self) -> bool:
-        """True if each two sites share secrets, and so need key pairs."""
+        """True if each pair of sites shares secrets, so that sites need key pairs."""
 
     @property
     def options(self) -> Mapping[str, float]:
-        """The options that every party must know."""
+        """The options that every party must use."""
 
     @property
     def discloses(self) -> Literal["sum", "value"]:
@@ -395,14 +389,14 @@ class SumProtocol(Protocol):
 
     @property
     def withstands(self) -> Callable[[int], int]:
-        """The number of sites that may work with a lying coordinator, by the number of all."""
+        """Returns how many sites may collude with a lying coordinator, given the number of sites."""
 
     @property
     def min_remaining(self) -> Callable[[int], int]:
-        """The number of sites that must remain, by the number with which a run begins."""
+        """Returns how many sites must remain, given the number with which a run begins."""
 
     def isolating(self, sites: int) -> int:
-        """Return the minimum number of sites that, with the coordinator, may learn another site's input."""
+        """Return the minimum number of sites that can learn another site's input together with the coordinator."""
 
     def sends_to(self, me: str, sites: tuple[str, ...]) -> tuple[str, ...]:
         """Return the parties that a site sends to when it contributes an input to a sum that the coordinator opens."""
@@ -432,16 +426,16 @@ class Installation:
     Parameters
     ----------
     programs : mapping of str to type
-        By name, what sites can run.
+        The programs that sites can run, by name.
     sums : mapping of str to callable
-        By name, what makes a secure sum, given its options.
+        For each secure sum by name, the function that creates it, given its options.
     default_settings : callable, optional
-        Returns the settings that agreed terms must have, with their defaults, given a program's name; None if any will
-        do.
+        Returns the settings that agreed terms must have, with their defaults, given a program's name; None if any
+        settings are allowed.
     warm_up : callable, optional
-        Loads what sites will use, before they are forked: they share it.
+        Loads libraries before sites are forked, so that they share them.
     practice : callable, optional
-        Runs what sites compute in most rounds, without sockets. The server calls it some times before the fork.
+        Runs the computations of most rounds, without sockets. The server calls it several times before the fork.
     """
 
     programs: Mapping[str, type[SiteProgram]]

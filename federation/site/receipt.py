@@ -1,11 +1,12 @@
-"""The receipt: a site's own record of a run, which no coordinator can order away.
+"""The receipt: a site's own record of a run, which a coordinator cannot change or prevent.
 
 Each line is written before it has an effect, to a file that only its owner may read. It has a digest of itself and of
-all lines before it, so that an edited, removed or moved line is found. An order is recorded before the site checks it.
-A restarted process continues the file.
+all lines before it, so an edited, removed or moved line is detected. An order is recorded before the site checks it. A
+restarted process continues the file.
 
-The digests need no secret: whoever can write the file can also make a new one. Where the parties have keys for
-signatures, each order has the coordinator's, and the last line the site's. Another site's receipt has the same orders.
+The digests use no secret: anyone who can write the file can also create another one. If the parties have keys for
+signatures, each order has the coordinator's signature, and the last line the site's. Receipts of other sites have the
+same orders.
 """
 
 from __future__ import annotations
@@ -41,26 +42,26 @@ CLOSING = (DECLINED, ENDED, SIGNED)
 """The last line of a receipt that is closed."""
 
 IN_CLEAR, IN_SUM, NO_VALUE = "in the clear", "in a sum", "no value"
-"""The forms in which values leave."""
+"""The forms in which a value leaves the site."""
 
 _DIGEST = b', "digest": "'
 _FIRST = hashlib.blake2b(b"fedsvm receipt 1\0", digest_size=DIGEST_BYTES).digest()
 _MAX_LISTED = 64
-"""The keys of more parties are in a line as a digest."""
+"""Maximum number of parties whose keys are in a line; beyond that it has a digest of the keys."""
 
 Line = dict[str, Any]
 
 
 class DamagedReceipt(Exception):
-    """A receipt that was changed after it was written. The message says where; `lines` are those before."""
+    """A receipt was changed after it was written. The message names the line; `lines` are the valid lines before it."""
 
     def __init__(self, number: int, lines: list[Line]) -> None:
-        super().__init__(f"line {number} is not what was written there: it, or a line before it, was changed")
+        super().__init__(f"line {number} does not match its digest: it, or a line before it, was changed")
         self.lines = lines
 
 
 class Sent(dict[str, int]):
-    """An observer of a channel that counts the numbers that leave, by peer."""
+    """An observer of a channel that counts the numbers sent, by peer."""
 
     def sending(self, peer: str, array: NDArray[Any]) -> None:
         """Count an array."""
@@ -81,12 +82,12 @@ class Receipt:
     path : str
         Its file, in a folder that exists. It is opened with the first line. "" for a receipt that writes nothing.
     version : str
-        Of the installation.
+        The version of the installation.
     repeats : bool, default False
-        True if the process begins each time from the start of the run, as in visits. Lines that the file has in this
-        place are then not written again.
+        True if each process repeats the run from its start, as in visits. Lines that the file already has in this place
+        are then not written again.
     key : SigningKey, optional
-        The site's, with which it signs a receipt that it closes.
+        The key with which the site signs a receipt that it closes.
     coordinator_key : bytes, optional
         The key by which the site verified that orders were signed by the coordinator.
     """
@@ -119,7 +120,7 @@ class Receipt:
         """The file; empty for none."""
         return self._path
 
-    # What happened.
+    # Events.
 
     def record_asked(self, run: bytes, site: str, terms: Mapping[str, Any], policy: Mapping[str, Any]) -> None:
         """Record the terms of a run and the policy that they were compared with."""
@@ -130,16 +131,16 @@ class Receipt:
         self._note(ASKED, run=run.hex(), site=site, terms=terms, policy=policy, versions=versions, signing=signing)
 
     def record_declined(self, reason: str) -> None:
-        """Record that the site takes no part."""
+        """Record that the site declines."""
         self._note(DECLINED, reason=reason)
         self._close()
 
     def record_joined(self, sites: Sequence[str], rows: int, columns: Sequence[str], chain: bytes) -> None:
-        """Record that the site takes part: with whom, what it holds, and the first link of the chain of orders."""
+        """Record that the site takes part: all sites, its rows and columns, and the first link of the chain."""
         names = list_or_digest(columns)
         self._note(JOINED, sites=list_or_digest(sites), rows=rows, columns=names, chain=chain.hex())
 
-    def parties(self, roster: Roster) -> None:
+    def record_parties(self, roster: Roster) -> None:
         """Record the keys of all parties."""
         if not self._path:
             return
@@ -151,7 +152,7 @@ class Receipt:
         self._note(PARTIES, keys=keys, parties=count, roster=digest)
 
     def record_charged(self, epsilon: float) -> None:
-        """Record what a release spends of the privacy budget."""
+        """Record the epsilon that a release spends of the privacy budget."""
         self._note(CHARGED, epsilon=epsilon)
 
     def record_answered(self, mu: float) -> None:
@@ -183,8 +184,8 @@ class Receipt:
         self._sent, self._link = Sent(), link
         return self._sent
 
-    def left(self, order: Order, number: int, form: str) -> None:
-        """Record what left the site by an order that is complete here."""
+    def record_left(self, order: Order, number: int, form: str) -> None:
+        """Record the form of the value, and the numbers sent, by an order that is complete here."""
         if not self._path:
             return
         sent = ", ".join([f"{json_text(peer)}: {count}" for peer, count in self._sent.items()])
@@ -192,8 +193,8 @@ class Receipt:
         self._write(f'{said}, "sent": {{{sent}}}, "link": "{self._link.hex()}"}}')
         self._sent, self._link = Sent(), b""
 
-    def broken(self, number: int, reason: str, *, refused: bool = False) -> None:
-        """Record an order that was refused or aborted; parts of its protocol may have left."""
+    def record_broken(self, number: int, reason: str, *, refused: bool = False) -> None:
+        """Record an order that was refused or aborted; messages of its protocol may have left."""
         what, sent, link = REFUSED if refused else BROKEN, dict(self._sent), self._link.hex()
         self._note(what, round=number, reason=reason, sent=sent, link=link)
         self._sent, self._link = Sent(), b""
@@ -267,7 +268,7 @@ class Receipt:
         try:
             lines, whole = verify_lines(content)
         except DamagedReceipt as error:
-            raise StepRefused(f"its receipt {self._path} is damaged: {error}; move it away") from error
+            raise StepRefused(f"its receipt {self._path} is damaged: {error}; move it to another folder") from error
         os.ftruncate(self._file, whole)
         self._lines = len(lines)
         self._digest = bytes.fromhex(lines[-1]["digest"]) if lines else _FIRST
@@ -300,7 +301,7 @@ def head_content(run: str, site: str, head: str) -> bytes:
 
 
 def verify_lines(content: bytes) -> tuple[list[Line], int]:
-    """Return the lines of a receipt, and the number of bytes that they take without a last line that is cut short.
+    """Return the lines of a receipt, and the number of their bytes without an incomplete last line.
 
     Raises
     ------

@@ -41,7 +41,7 @@ class SiteReplies:
     Parameters
     ----------
     assignment : Assignment
-        The site's assignment: the run, the level of log records, and whether the texts of exceptions are shared.
+        The run, the level of log records, and whether the texts of exceptions are shared.
     endpoint : MessageTransport
         Sends the replies, and counts the traffic.
     receipt : Receipt
@@ -116,8 +116,8 @@ class SiteReplies:
 
     def note_broken(self, number: int, reason: str, *, refused: bool = False) -> None:
         """Record a round that was refused or not completed in the receipt, if it can be written."""
-        with suppress(StepRefused):  # the reply has the reason why it cannot be written
-            self._receipt.broken(number, reason, refused=refused)
+        with suppress(StepRefused):  # the reply has the reason why the receipt cannot be written
+            self._receipt.record_broken(number, reason, refused=refused)
 
     def report_end(self) -> None:
         """Send the traffic and the resources of the whole run, if the coordinator can be reached."""
@@ -144,7 +144,7 @@ class SiteReplies:
         return self._endpoint.ledger.take(), progress
 
     def _reply(self, answer: StepDone | Aborted | StepFailure, number: int) -> None:
-        """Report how the round ended here. If the report cannot be sent now, the coordinator asks again."""
+        """Report how the round ended here. If the report cannot be sent now, the coordinator asks for it again."""
         if self._logs is not None:
             self._logs.end_round()
         try:

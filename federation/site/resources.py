@@ -1,4 +1,4 @@
-"""The resources that a process used, CPU seconds and memory of its own, and the memory that it keeps free."""
+"""The resources of a process: its CPU seconds, its unshared memory, and the free memory that it keeps."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LARGE_BYTES = 32 << 20
 
 
 def resources() -> dict[str, Any]:
-    """Return the CPU seconds of this process, and the memory of its own (None if Linux does not report it)."""
+    """Return the CPU seconds and the unshared memory of this process in bytes (None if Linux does not report it)."""
     times = os.times()
     return {"cpu_s": times.user + times.system, "unique_memory_bytes": _unique_memory_bytes()}
 
@@ -29,8 +29,8 @@ def free_unused_memory() -> None:
 def reuse_large_blocks() -> None:
     """Keep free blocks of the C library for the next arrays, up to 32 MiB; do nothing if the library cannot.
 
-    A process whose arrays come and go with a few megabytes each otherwise spends as long on fetching and clearing
-    pages as on arithmetic. `free_unused_memory` returns what was kept.
+    Otherwise, a process that creates and frees arrays of a few megabytes spends as much time on page faults as on
+    arithmetic. `free_unused_memory` returns the kept memory.
     """
     if _OPTION is not None:
         _OPTION(_MMAP_THRESHOLD, _LARGE_BYTES)

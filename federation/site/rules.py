@@ -1,10 +1,10 @@
-"""The rules of a site's operator, which the site's own process enforces whatever a run requests.
+"""The rules of a site's operator, which the site's own process enforces in every run.
 
-A run has terms that each site checks before anything is computed (`terms`); a site that does not agree refuses them
-with a reason. Later every order is compared with the same rules and terms: a step that the agreed settings do not imply
-is refused (`SitePolicy.check_step`), and so is an argument that differs from the setting it repeats. Within the agreed
-steps the coordinator still chooses their order, their number, and arguments that no setting fixes. Anything that the
-rules do not forbid is allowed.
+Each site checks the terms of a run before anything is computed (`terms`), and declines terms that its rules do not
+allow, with a reason. Later the site compares every order with the same rules and terms. It refuses a step that the
+agreed settings do not imply (`SitePolicy.check_step`), and an argument that differs from the setting that it repeats.
+Within the agreed steps, the coordinator still chooses arguments that no setting fixes. Everything that the rules do not
+forbid is allowed.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from fedsvm.federation.errors import OrderRefused
 from fedsvm.federation.site.terms import Terms
 
 MIN_CELL = 5
-"""The default minimum number of the site's rows in a category that it opens, also without a policy."""
+"""Default minimum number of the site's rows in a category that it opens, also without a policy."""
 
 MIN_SITES = "min_sites"
-"""A rule of any secure sum: with fewer sites this site does not take part."""
+"""The key of a rule of every secure sum: the minimum number of sites."""
 
 
 @dataclass(frozen=True)
@@ -36,41 +36,41 @@ class SiteRules:
     Parameters
     ----------
     algorithms : mapping, default None
-        What the site trains, by name, and for settings by name what they may be: a list of values, or a table of `min`
-        and `max`. None: anything.
+        The algorithms that the site trains, by name. Each has the allowed values of settings, by name: a list, or a
+        table of `min` and `max`. None: all.
     sums : mapping, default None
-        The secure sums that its values go into, by name, with the same of their options, and `min_sites`. None: any.
+        The secure sums to which the site contributes, by name. Each has the allowed values of its options, and
+        `min_sites`. None: all.
     gathers : tuple of str, default None
-        Steps whose value it shows the coordinator in the clear. None: those that are declared so.
+        The steps whose value the site shows to the coordinator in the clear. None: all that are declared so.
     columns : tuple of str, default None
-        The columns that it trains with. None: any.
+        The columns that the site trains with. None: all.
     min_rows : int, default 0
-        With fewer rows of its own it takes no part.
+        Minimum number of rows of the site.
     release : bool, default True
-        Whether the coordinator may get the model; if not, only runs in which the sites alone keep it.
+        Whether the coordinator may receive the model. If not, the site takes part only if the sites alone keep it.
     max_epsilon : float, default None
-        The largest epsilon that a run may promise; then one that promises none is refused. None: any.
+        Maximum epsilon of a run; a run without one is refused. None: no limit.
     budget : float, default None
-        The largest sum of the epsilons of all runs that `ledger` lists; then a run that promises none is refused. None:
-        any.
+        Maximum sum of the epsilons of all runs in `ledger`; a run without epsilon is refused. None: no limit.
     ledger : str, default ""
-        The file of these.
+        The file with the epsilons of all runs.
     max_mu : float, default None
-        The largest mu of all noisy statistics in `answers`; then a run that takes exact ones is refused. None: any.
+        Maximum mu of all noisy statistics in `answers`; a run with exact statistics is refused. None: no limit.
     answers : str, default ""
         The file of noisy statistics, which gives the same answer to the same question.
     min_cell : int, default MIN_CELL
-        A category of fewer rows of its own is not opened, and its rows are of no category.
+        Minimum number of the site's rows in a category that it opens; the rows of other categories have none.
     max_repeats : int, default None
-        How often the site takes part in a step again over other members once a sum was opened, since the difference
-        shows a site. None: any.
+        Maximum number of times that the site repeats a step over other members after a sum was opened: the difference
+        of the sums may show one site. None: no limit.
     colluders : int, default 0
-        How many sites may work with the coordinator. A sum that goes on without lost sites must withstand these, or
-        the coordinator could open the sum of a part of the sites.
+        Number of sites that may collude with the coordinator. A sum that continues without lost sites must withstand
+        them, or the coordinator could open the sum of some of the sites.
     pinned : bool, default False
-        Whether the site takes part only with sites whose keys for signatures it was given, see `SitePolicy.pins`.
+        Whether the site takes part only with sites whose public keys for signatures it has, see `SitePolicy.pins`.
     committee : tuple of str, default None
-        The sites that terms may name as members of a committee; if empty, sites must draw them. None: any.
+        The sites that terms may name as members of a committee; if empty, sites must draw the members. None: all.
     """
 
     algorithms: Mapping[str, Mapping[str, Any]] | None = None
@@ -99,16 +99,16 @@ class SiteRules:
         return cls(**plain)
 
     def check_terms(self, terms: Terms) -> None:
-        """Raise OrderRefused, with all that is wrong, for terms that ask for more than the rules allow."""
+        """Raise OrderRefused, with all reasons, for terms that ask for more than the rules allow."""
         if problems := self.refusals(terms):
             raise OrderRefused(f"by this site's policy {'; '.join(problems)}")
 
     def refusals(self, terms: Terms) -> list[str]:
-        """Return a clause for each thing that the terms ask for and the rules do not allow."""
+        """Return a clause for each part of the terms that the rules do not allow."""
         return list(self._problems(terms))
 
     def check_held(self, rows: int, columns: Sequence[str]) -> None:
-        """Raise OrderRefused where the site has too few rows, or would train with columns that it must not."""
+        """Raise OrderRefused if the site has too few rows, or would train with columns that the rules do not allow."""
         if rows < self.min_rows:
             raise OrderRefused(
                 f"by this site's policy it must have {self.min_rows} rows or more, and has {rows}",
@@ -116,20 +116,20 @@ class SiteRules:
             )
         if self.columns is not None and (others := [name for name in columns if name not in self.columns]):
             raise OrderRefused(
-                f"by this site's policy it trains with {', '.join(self.columns)} alone, and not with "
+                f"by this site's policy it trains only with {', '.join(self.columns)}, and not with "
                 f"{', '.join(others)}; add them to data.ignore"
             )
 
     def check_colluders(self, withstood: int, sites: int) -> None:
-        """Raise OrderRefused for a sum that a coordinator can open in parts if the policy's colluders work with it."""
+        """Raise OrderRefused for a sum of which the coordinator and the policy's colluders can open parts."""
         if self.colluders > withstood:
             raise OrderRefused(
-                f"by this site's policy {self.colluders} of {sites} sites may work with the coordinator, and the sum "
-                f"withstands {withstood}; raise protocol.threshold of a masked sum, or helpers of additive-shares"
+                f"by this site's policy {self.colluders} of {sites} sites may collude with the coordinator, and the "
+                f"sum withstands {withstood}; raise protocol.threshold of a masked sum, or helpers of additive-shares"
             )
 
     def check_order(self, order: Order, program: str) -> None:
-        """Raise OrderRefused for an order that shows more, or in other ways, than the rules allow."""
+        """Raise OrderRefused for an order that reveals more than the rules allow."""
         least = self._min_sites(order.protocol)
         if order.terms is not None and len(order.sites) < least:
             raise OrderRefused(f"by this site's policy it must be for {least} sites or more, got {len(order.sites)}")
@@ -146,8 +146,8 @@ class SiteRules:
     def charge(self, terms: Terms, run: bytes) -> None:
         """Enter the run's epsilon in the ledger, before anything is computed. Raises OrderRefused beyond the budget.
 
-        A restarted process in the same run is charged again: without a journal it draws new noise, and with one it does
-        not know whether an earlier process had contributed to an aborted sum.
+        A restarted process in the same run is charged again. Without a journal it draws new noise. With a journal it
+        does not know whether an earlier process contributed to an aborted sum.
         """
         if not self.ledger or terms.epsilon is None:
             return
@@ -204,7 +204,7 @@ class SiteRules:
             yield from self._problems_of_statistics(terms, self.max_mu)
 
     def _problems_of_statistics(self, terms: Terms, max_mu: float) -> Iterator[str]:
-        """Yield a clause where a run takes statistics of columns with too little noise, or without."""
+        """Yield a clause if a run takes statistics of columns with too little noise, or without noise."""
         mu = terms.reading.get("statistics_privacy")
         if mu is None or terms.epsilon is not None or terms.reading.get("partition") == "vertical":
             return
@@ -222,14 +222,14 @@ ANYTHING = SiteRules()
 
 
 def _spent_by(line: str, ledger: str) -> float:
-    """Return the epsilon of one line. Raises OrderRefused for a malformed line: the amount spent is then unknown."""
+    """Return the epsilon of one line. Raises OrderRefused for a malformed line, since the spent amount is unknown."""
     try:
         epsilon = json.loads(line)["epsilon"]
     except (ValueError, KeyError, TypeError):
         epsilon = None
     if type(epsilon) not in (int, float) or not 0 <= epsilon < math.inf:
         raise OrderRefused(
-            f"the ledger {ledger} of its policy is damaged: {line[:80]!r} is no valid line; fix it",
+            f"the ledger {ledger} of its policy is damaged: {line[:80]!r} is not a valid line; fix it",
             "the ledger of its policy is damaged",
         )
     return float(epsilon)
@@ -253,7 +253,7 @@ def _find_unlisted(
 
 
 def _beyond(rule: Any, value: Any) -> str:
-    """Return what a value must be if it breaks a rule, otherwise ""."""
+    """Return the allowed values in words if a value breaks a rule, otherwise ""."""
     if isinstance(rule, Mapping):
         low, high = rule.get("min"), rule.get("max")
         is_number = isinstance(value, int | float) and not isinstance(value, bool)

@@ -1,7 +1,7 @@
 """Scripts: which steps a coordinator may order, in which order, and how often.
 
-A script is a regular expression over the names of steps. A site derives it from the agreed terms alone, and keeps the
-script of the orders that may follow: each order that it carries out leaves a derivative of the script (J. A.
+A script is a regular expression over the names of steps. A site derives it from the agreed terms alone. After each
+order, the site replaces its script by the derivative for that step, the script of all orders that may follow (J. A.
 Brzozowski, Journal of the ACM 11, 1964). It refuses any other order before it computes anything.
 """
 
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 
 class Script(ABC):
-    """The orders that a site accepts. Scripts are immutable.
+    """A regular expression over steps. Scripts are immutable.
 
     Attributes
     ----------
@@ -54,8 +54,9 @@ class Count:
     Parameters
     ----------
     least : int
+        Minimum number.
     most : int or None
-        None if there is no limit.
+        Maximum number; None if there is no limit.
     """
 
     least: int
@@ -217,7 +218,7 @@ class _Repeat(Script):
 
 @dataclass(frozen=True, slots=True)
 class _Stage(Script):
-    """A script that may start again. rest: what remains of the body once it was begun."""
+    """A script that may start again. rest: the remaining script once the body has begun, otherwise None."""
 
     body: Script
     rest: Script | None = None
@@ -261,7 +262,7 @@ def _then(first: Script, second: Script) -> Script:
 
 
 def distinct(scripts: Iterable[Script]) -> Scripts:
-    """Return each script once. A list suffices: there are few, and most are the same objects."""
+    """Return each script once. A list is enough: there are few, and most are the same objects."""
     found: list[Script] = []
     for script in scripts:
         if script not in found:

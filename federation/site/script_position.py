@@ -2,8 +2,8 @@
 
 After changes of the membership a coordinator orders steps again, which a script alone does not allow:
 
-- A site that left or joined makes a stage start again (`Federation.until_stable`). A stage stays open until an order
-  that comes after it arrives, since a site may have finished it when another drops in its last round.
+- When a site leaves or joins, a stage starts again (`Federation.until_stable`). A stage stays open until a later order
+  arrives, since a site may have finished it when another drops in its last round.
 - A round can fail at other sites, so the last order may come again unchanged.
 - Each change of membership allows some more rounds, where the script says so.
 """
@@ -22,7 +22,7 @@ MAX_REPEATS = 10
 class ScriptPosition:
     """The position of a site in its script.
 
-    An example for `seq(stage("count", "scale"), repeat("newton", 1, 3))` at a site of a run with the sites x, y and z:
+    An example: `seq(stage("count", "scale"), repeat("newton", 1, 3))` at a site of a run with the sites x, y and z:
 
         order    sites    accepted as                                  may follow
         -------  -------  -------------------------------------------  -------------------------------------
@@ -73,7 +73,7 @@ class ScriptPosition:
         Raises
         ------
         OrderRefused
-            The order may not come now. The place is unchanged.
+            The order may not come now. The position is unchanged.
         """
         changed = self._changed or (bool(self._members) and self._members != members)
         is_repeated = (step, content) == self._last and (changed or self._repeats < MAX_REPEATS)
@@ -84,17 +84,18 @@ class ScriptPosition:
         is_over_others = changed and has_opened and (is_repeated or not _after(now, step))
         if is_over_others and self._repeats_over_others == self._max_repeats:
             raise OrderRefused(
-                f"by this site's policy steps are repeated over other sites {self._max_repeats} times at most "
-                f"(max_repeats); step {step!r} would be repeated once more; start a new run, or raise max_repeats there"
+                f"by this site's policy steps may be repeated over other sites at most {self._max_repeats} times "
+                f"(max_repeats), and step {step!r} would be repeated once more; start a new run, or raise max_repeats "
+                "there"
             )
         before = distinct((*now, *anew))
         may = _after(before, step)
-        if is_repeated:  # or, if the script has the step twice in a row, its second time
+        if is_repeated:  # or the script has the step twice in a row, and this is the second time
             before, may = distinct((*before, *last)), distinct((*may, *now))
         if not may:
             raise OrderRefused(self._reason(step))
         self._repeats_over_others += is_over_others
-        self._last_opened &= is_repeated  # what was opened stays so if the order comes again
+        self._last_opened &= is_repeated  # an opened value stays open if the order comes again
         self._repeats = self._repeats + 1 if is_repeated and not changed else 0
         self._before, self._may, self._last = before, may, (step, content)
         self._members, self._changed, self._round = members, False, round_number
@@ -122,7 +123,7 @@ class ScriptPosition:
         Raises
         ------
         OrderRefused
-            The script does not allow these orders. The place is unchanged.
+            The script does not allow these orders. The position is unchanged.
         """
         before, may, last, missed = self._before, self._may, self._last[0], False
         for number, step in zip(rounds, steps, strict=True):
@@ -152,7 +153,7 @@ class ScriptPosition:
             The site did not miss the step, or it has received a later one already.
         """
         if step not in self._missed:
-            raise OrderRefused(f"the site did not miss step {step!r}, and has it in its turn or not at all")
+            raise OrderRefused(f"the site did not miss step {step!r}, so it may not be ordered of this site alone")
         del self._missed[: self._missed.index(step) + 1]
 
     def _left_to_restart(self, anew: Scripts, step: str) -> Scripts:
@@ -169,7 +170,7 @@ class ScriptPosition:
         return distinct(left for each in (*self._before, *self._may) for left in each.anew())
 
     def _reason(self, step: str) -> str:
-        return f"step {step!r} is out of place: by the agreed terms it may not be ordered now, or not once more"
+        return f"step {step!r} is out of place: the agreed terms do not allow it now, or not again"
 
 
 def _after(scripts: Scripts, step: str) -> Scripts:

@@ -36,7 +36,7 @@ class OrderSigner:
     Parameters
     ----------
     key : SigningKey
-        The coordinator's.
+        The coordinator's key pair.
     run : bytes
         The run's 8 random bytes.
     sites : tuple of str

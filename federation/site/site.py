@@ -55,7 +55,7 @@ from fedsvm.federation.transport.wire import HELLO_KIND, Message
 
 _LOST = "its journal is incomplete and cannot be replayed; start a new run"
 _REACH_S = 30.0
-"""Maximum time that a site which communicates through the coordinator tries to become reachable after a roster."""
+"""Maximum seconds, after a roster, in which a site that communicates through the coordinator must become reachable."""
 
 
 class Site:
@@ -179,7 +179,7 @@ class Site:
         except OrderRefused as error:
             outcome = str(error)
             self._on_failure(outcome)
-        with suppress(StepRefused):  # the run is over, and what was written shows that the end is missing
+        with suppress(StepRefused):  # the run is over, and the receipt shows that its end is missing
             self._receipt.record_ended(outcome, self._endpoint.refused)
 
     # Messages of the coordinator.
@@ -253,7 +253,7 @@ class Site:
                     self._receipt.record_ordered(order, number)
                     self._admission.check_round(order, number, last)
                     form = self._run_round(order, number)
-                    self._receipt.left(order, number, form)
+                    self._receipt.record_left(order, number, form)
             self._replies.report_done(number, self._channel)
         except RoundAborted as aborted:
             self._replies.note_broken(number, "the round was aborted")
@@ -261,7 +261,7 @@ class Site:
         except SiteStopped:
             self._replies.note_broken(number, "the run ended before it was complete")
             raise
-        except Exception as error:  # noqa: BLE001 - whatever a step raises is the coordinator's to report
+        except Exception as error:  # noqa: BLE001 - the coordinator reports any error of a step
             if isinstance(error, BoundExceeded):
                 self._admission.note_exceeded()
             self._replies.report_failed(
@@ -283,7 +283,7 @@ class Site:
 
     def _admit_parties(self, parties: Roster) -> None:
         """Accept connections of these parties alone. Raises OrderRefused if they are not those of the policy."""
-        self._receipt.parties(parties)
+        self._receipt.record_parties(parties)
         self._policy.check_roster(parties, self._endpoint.roster, self._endpoint.name)
         self._policy.check_pins(parties, self._assignment.run, self._endpoint.name)
         self._endpoint.admit(parties)
@@ -309,14 +309,14 @@ class Site:
     def _read_program(self) -> SiteProgram:
         """Return the program of the agreed terms over the partition of this site, and derive its script."""
         program_type, policy = self._installation.programs[self._assignment.program], self._policy
-        if policy.script is None:  # otherwise whoever derived it has checked them
+        if policy.script is None:  # otherwise the server that derived it has checked the settings
             policy.check_settings(self._installation.default_settings(self._assignment.program))
         name, settings, partition = self._assignment.name, self._assignment.settings, self._taken_partition()
         self._admission.begin(policy.script or script_of(program_type, policy.terms))
         return program_type.under_terms(name, partition, settings, policy.terms, policy.rules, self._charge_again)
 
     def _charge_again(self) -> None:
-        if self._program is not None:  # otherwise the journal is replayed, and what it releases is charged already
+        if self._program is not None:  # otherwise the journal is replayed, and its releases are charged already
             self._policy.charge(self._assignment.run)
             self._note_charge()
 
@@ -325,7 +325,7 @@ class Site:
             self._receipt.record_charged(self._policy.terms.epsilon)
 
     def _miss(self, missed: MissedOrders) -> None:
-        """Move on in the script by the orders that went to others only."""
+        """Move on in the script by the orders that only other sites received."""
         self._receipt.record_missed(missed)
         self._admission.miss(missed)
         if self._journal is not None:
@@ -378,7 +378,7 @@ class Site:
         link, arguments = admission.check_signature(order, number, mark), order.arguments
         self._free_memory(order.step)
         admission.check_order(order, mark)
-        program.check_told(order.step, mark, arguments)
+        program.check_arguments(order.step, mark, arguments)
         if isinstance(order.terms, SumTerms):
             program.check_receiver(order.step, order.terms.receiver, order.sites)
         channel = self._open_channel(order, number, admission.admit(order, number, link))
@@ -395,9 +395,9 @@ class Site:
             return IN_CLEAR
         protocol = admission.agreed_sum
         for peer in protocol.sends_to(channel.me, channel.sites) if self._mailbox.sealer is None else ():
-            self._endpoint.connect(peer)  # all at once, not one after the other as the sum comes round
+            self._endpoint.connect(peer)  # all in parallel, before the protocol needs them one by one
         residues = protocol.encode(_as_announced(value, terms.shape, order.step), terms.bound, len(channel.sites))
-        del value  # as large as the residues, and while these are added others arrive
+        del value  # frees as much memory as the residues take, before those of others arrive
         if self._transcript is not None:
             self._transcript.put_in(residues, order.describe())
         opened = self._add_to_sum(channel, residues, terms, public=mark.public)
@@ -426,7 +426,7 @@ class Site:
         finally:
             if channel.has_opened:
                 self._admission.note_opened()
-        self._receipt.record_answered(program.answers.spent)
+        self._receipt.record_answered(program.answers.spent_mu)
         return value
 
     def _free_memory(self, step: str) -> None:

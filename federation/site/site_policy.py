@@ -1,7 +1,7 @@
-"""The policy that a site enforces by its own configuration: it refuses every order and roster beyond it.
+"""The policy of a site in one run: the site refuses every order and roster that it does not allow.
 
-The configuration comes from the party that starts the site, never over the network. So a coordinator cannot make a site
-use a weaker sum than the agreed one, reveal a value that is only summed, or take part with other sites.
+The policy comes from the party that starts the site, never over the network. So a coordinator cannot make a site use a
+weaker sum than the agreed one, reveal a value that is only summed, or take part with other sites.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from fedsvm.federation.transport.signing import PARTY, is_signed
 
 @dataclass(frozen=True)
 class SitePolicy:
-    """The configuration of one site.
+    """The policy of one site.
 
     Parameters
     ----------
@@ -32,11 +32,11 @@ class SitePolicy:
         The terms of the run: its program, settings and sum, the minimum number of sites, and the sites that may be
         restarted.
     rules : SiteRules
-        What the site's own operator allows.
+        The rules of the site's operator.
     script : Script, optional
-        That of the program on these terms, if it is known before sites are forked, which share it.
+        The script of the program on these terms, if it was derived before sites were forked, so that they share it.
     pins : mapping of str to bytes, optional
-        The public keys for signatures that the site was given of others; None if it was given none.
+        The public keys for signatures of other sites, from the site's operator; None if they are not pinned.
     """
 
     sites: tuple[str, ...]
@@ -58,16 +58,16 @@ class SitePolicy:
     def agree(self, run: bytes, program: type[SiteProgram], script: Script) -> None:
         """Agree to take part. Raises OrderRefused for terms, or exact steps, that the rules do not allow."""
         self.rules.check_terms(self.terms)
-        if self.rules.max_epsilon is not None:  # otherwise a site would read every class of the program in vain
+        if self.rules.max_epsilon is not None:  # otherwise a site need not read every class of the program
             self.check_exact(exact_steps(program, script), program.noisy_settings)
         self.charge(run)
 
     def charge(self, run: bytes) -> None:
-        """Charge what the terms promise to the operator's account. Raises OrderRefused beyond the budget."""
+        """Charge the epsilon of the terms to the operator's budget. Raises OrderRefused beyond it."""
         self.rules.charge(self.terms, run)
 
     def check_settings(self, known: Mapping[str, Any] | None) -> None:
-        """Raise OrderRefused for terms that lack settings of the program or have others; None allows any."""
+        """Raise OrderRefused for terms whose settings are not exactly the known ones; None allows any."""
         if known is None or known.keys() == self.terms.settings.keys():
             return
         asked = self.terms.settings.keys()
@@ -76,9 +76,9 @@ class SitePolicy:
         raise OrderRefused(f"the terms must have all settings of {self.terms.program}: {'; '.join(found)}")
 
     def check_exact(self, steps: Sequence[str], noisy_settings: str = "") -> None:
-        """Raise OrderRefused where these steps give exact values of rows, and the site's rules limit epsilon.
+        """Raise OrderRefused if there are steps that give exact values of rows, and the site's rules limit epsilon.
 
-        noisy_settings: what to set instead; see `SiteProgram`.
+        noisy_settings: the settings that prevent it; see `SiteProgram`.
         """
         if self.rules.max_epsilon is None or not steps:
             return
@@ -97,16 +97,16 @@ class SitePolicy:
     def check_round(self, order: Order, me: str, number: int, last: int) -> None:
         """Raise OrderRefused for an order whose round was begun or left before.
 
-        A repeated round has a number of its own. In a round that is carried out twice, masks would be used twice, so
-        that the second contribution would reveal the first.
+        A repeated round has a new number. If a round were carried out twice, its masks would be used twice, and the
+        second contribution would reveal the first.
 
         Parameters
         ----------
         order : Order
         me : str
-            The site that is to carry it out.
+            This site.
         number : int
-            Its round.
+            The round of the order.
         last : int
             The latest round that this site knows.
         """
@@ -114,15 +114,15 @@ class SitePolicy:
             raise OrderRefused(f"its round must be above {last}, the last one here, got {number}")
 
     def check_order(self, order: Order, me: str, mark: StepMark) -> None:
-        """Raise OrderRefused for an order that shows more than the configuration says, or shows it to others.
+        """Raise OrderRefused for an order that reveals more than the policy allows, or reveals it to other parties.
 
         Parameters
         ----------
         order : Order
         me : str
-            The site that is to carry it out.
+            This site.
         mark : StepMark
-            What the step is declared to be.
+            The declaration of the step.
         """
         if order.sites != self.sites and not self._is_among(order.sites, me):
             raise OrderRefused(
@@ -132,7 +132,9 @@ class SitePolicy:
         if len(order.sites) < self.terms.min_sites and not self.is_missed(order, me):
             raise OrderRefused(f"it must be for {self.terms.min_sites} sites or more, got {len(order.sites)}")
         if isinstance(order.terms, GatherTerms) and mark.opens != "value" and order.step not in self.terms.shown:
-            raise OrderRefused(f"the value of step {order.step!r} must go into a sum, and is asked for in the clear")
+            raise OrderRefused(
+                f"the value of step {order.step!r} must go into a sum, and the order takes it in the clear"
+            )
         if isinstance(order.terms, SumTerms):
             self._check_sum(order, order.terms, mark)
         if self.is_missed(order, me) and not mark.remembered:
@@ -142,36 +144,36 @@ class SitePolicy:
             self.check_exact([order.step])
 
     def check_roster(self, roster: Roster, known: Roster, me: str) -> None:
-        """Raise OrderRefused for a roster of other parties, or of other keys than those that are known.
+        """Raise OrderRefused for a roster with other parties, or with other keys than the known ones.
 
         Parameters
         ----------
         roster : Roster
-            The new one.
+            The new roster.
         known : Roster
-            The one until now; before the first the coordinator and the site itself.
+            The current roster; before the first, it has the coordinator and this site.
         me : str
             This site.
         """
-        in_order = "\n".join((COORDINATOR, "\n".join(self.sites)))  # to hold each name is to own the page it is on
+        in_order = "\n".join((COORDINATOR, "\n".join(self.sites)))  # a reference to each name would write to its page
         if roster.names_column != in_order and set(roster.names) != {COORDINATOR, *self.sites}:
             expected, named = {COORDINATOR, *self.sites}, set(roster.names)
             strangers, missing = sorted(named - expected), sorted(expected - named)
-            found = [*(f"{name} is none of them" for name in strangers), *(f"{name} is left out" for name in missing)]
+            found = [*(f"{name} is none of them" for name in strangers), *(f"{name} is missing" for name in missing)]
             raise OrderRefused(f"its parties must be {COORDINATOR} and {', '.join(self.sites)}: {'; '.join(found)}")
         for name in roster.others_keys(known):
             if name not in self.terms.restartable or name == me:
                 raise OrderRefused(f"the keys of {name} must stay, since it is not to be started again")
         if roster.shares_keys:
-            raise OrderRefused("every party must have a key of its own, and two of it share one")
+            raise OrderRefused("every party must have a key of its own, and two parties of the roster share one")
 
     def check_pins(self, roster: Roster, run: bytes, me: str) -> None:
-        """Raise OrderRefused for a party whose keys are not signed with the key that this site was given of it."""
+        """Raise OrderRefused for a party whose keys are not signed with its pinned key."""
         if self.pins is None:
             if self.rules.pinned:
                 raise OrderRefused(
-                    "by this site's policy the keys of all sites must be pinned, and it was given none; start it with "
-                    "fedsvm site --sites"
+                    "by this site's policy the keys of all sites must be pinned, and none are; start it with fedsvm "
+                    "site --sites"
                 )
             return
         for party in roster:
@@ -179,13 +181,13 @@ class SitePolicy:
                 continue  # the site has both keys from its operator, and `check_roster` compares them
             if (pin := self.pins.get(party.name)) is None:
                 raise OrderRefused(
-                    f"{party.name} is not one of the sites whose keys this one was given; if it belongs to the run, "
-                    f"add {party.name}.key to the folder of --sites"
+                    f"the key of {party.name} is not among the pinned keys; if this site belongs to the run, add "
+                    f"{party.name}.key to the folder of --sites"
                 )
             content = voucher_content(run, party, self.terms.content)
             if party.voucher is None or not is_signed(pin, party.voucher, PARTY, content):
                 raise OrderRefused(
-                    f"the keys of {party.name} are not signed with the key that this site was given of it; compare "
+                    f"the keys of {party.name} are not signed with its pinned key; compare "
                     f"{party.name}.key with that site: the coordinator may have changed its keys or the terms"
                 )
 
@@ -210,7 +212,7 @@ class SitePolicy:
 
     @staticmethod
     def is_missed(order: Order, me: str) -> bool:
-        """Return whether one site takes a step that it missed, by itself, and shows nobody."""
+        """Return whether an order is for this site alone and its value stays there: a step that it missed."""
         return order.terms is None and order.sites == (me,) and not order.phase_round
 
 

@@ -19,17 +19,29 @@ from fedsvm.federation.transport.keys import KeyPair, Party, Roster
 def run_site(
     assignment: Assignment, installation: Installation, report: Callable[[dict[str, Any]], None], lifeline: int
 ) -> None:
-    """Run one site: open the endpoint, report in, and carry out orders until told to stop.
+    """Run one site: open the endpoint, report in, and carry out orders until the run is over.
 
-    `report` tells the launcher: first who this site is, then what faults it does to itself. `lifeline` is a
-    descriptor that becomes readable when the launcher is gone. Raises EndpointError when the address cannot be had.
+    Parameters
+    ----------
+    assignment : Assignment
+    installation : Installation
+    report : callable
+        Sends the launcher a report: first the site's address, key and process, later each fault that it inflicts on
+        itself.
+    lifeline : int
+        A descriptor that becomes readable when the launcher has ended.
+
+    Raises
+    ------
+    EndpointError
+        The site cannot listen on its address.
     """
     keys = KeyPair.generate() if assignment.encrypted else None
     with (
         descriptors_explained(assignment.name),
         Endpoint(assignment.name, assignment.listen, keys, assignment.peers) as endpoint,
     ):
-        endpoint.watch(lifeline, lambda: os._exit(1))  # the launcher is gone
+        endpoint.watch(lifeline, lambda: os._exit(1))  # the launcher has ended
         keyed = assignment.needs_pairwise_keys or assignment.via_coordinator
         agreement = KeyAgreement(assignment.run) if keyed else None
         public = agreement.public if agreement is not None else None

@@ -14,7 +14,7 @@ from fedsvm.federation.errors import Malformed
 Routing = Literal["direct", "via-coordinator"]
 
 _COMMITTEE = 3
-"""Number of members. A site with two roles would alone know what two members know together."""
+"""Number of members. A site with two roles alone would know as much as two members together."""
 
 
 @dataclass(frozen=True)
@@ -32,13 +32,13 @@ class Terms:
     sum_options : mapping of str to float
         Its options.
     min_sites : int
-        With fewer sites the run ends.
+        Minimum number of sites; with fewer the run ends.
     shown : tuple of str, default ()
-        Steps whose value the settings have every site show the coordinator in the clear.
+        Steps whose value every site shows the coordinator in the clear under these settings.
     gathers : tuple of str, default ()
-        All steps whose value may be asked for in the clear, those among them.
+        All steps whose value may be gathered in the clear; it includes `shown`.
     restartable : tuple of str, default ()
-        Sites that may be started again in mid-run.
+        Sites that may be restarted during the run.
     routing : {"direct", "via-coordinator"}, default "direct"
         Route of messages between sites.
     needs_pairwise_keys : bool, default False
@@ -77,7 +77,7 @@ class Terms:
 
     @functools.cached_property
     def content(self) -> bytes:
-        """The bytes that stand for these terms in digests and signatures."""
+        """The bytes that represent these terms in digests and signatures."""
         return json.dumps(self.to_fields(), sort_keys=True, default=str).encode()
 
     @classmethod

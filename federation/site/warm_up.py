@@ -1,13 +1,13 @@
-"""A short run of a site in the process that sites are forked from.
+"""A short run of a site in the process from which sites are forked.
 
-Python caches what it does for the first time: method lookups in its classes, and specialized instructions in the code.
-Each site would write these to pages of its own. If they are written before the fork, sites share them and start sooner.
-So a site and a coordinator run here over sockets, with keys of their own: the site joins, takes part in a few rounds,
-and ends. Everything that they opened is closed before the first fork.
+Python caches results of the first use of code: method lookups in its classes, and specialized instructions. Each site
+would write these caches to its own pages. If they are written before the fork, sites share them and start sooner. So a
+site and a coordinator run here over sockets, with their own keys: the site joins, takes part in a few rounds, and ends.
+Everything that they opened is closed before the first fork.
 
-Then the code that ran is copied to neighboring addresses, including the code of what the installation's sites compute.
-A call writes to the function, since Python counts references, and otherwise the code that a site calls would lie among
-code that it never calls.
+Then the code that ran is copied to neighboring addresses, including the code of the installation's computations. A call
+writes to the code object, since Python counts references. Otherwise the code that a site calls would be spread among
+code that it never calls, and the site would own more pages.
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ _LISTEN = "tcp://127.0.0.1:*"
 _ROUNDS = 3
 _SHAPE = (300,)
 _ENOUGH = 10
-"""Calls after which CPython has put specialised instructions into the code; done before the fork, sites share it."""
+"""Number of calls after which CPython has specialized the instructions of a function."""
 
 _REPLACED: list[CodeType] = []
-"""Code that no longer runs, kept because a site would use the gaps that it leaves and own a page for each."""
+"""Code that no longer runs. If it were freed, a site would use the gaps and own a page for each."""
 
 _PATIENCE_S = 2.0
-"""Seconds after which the run ends if a message does not arrive. A site that is started reports what is wrong."""
+"""Seconds after which the run ends if a message does not arrive. The cause then also fails a site, which reports it."""
 
 
 class _MinimalSum:
@@ -91,10 +91,10 @@ class _WarmUpSite(SiteProgram):
         return np.ones(_SHAPE)
 
 
-def rehearse(workspace: Path, lifeline: int, practice: Callable[[], None]) -> None:
-    """Run the code of sites, so that they share what Python caches. Leave nothing open.
+def warm_up_server(workspace: Path, lifeline: int, practice: Callable[[], None]) -> None:
+    """Run the code of sites before they are forked, so that they share Python's caches. Leave nothing open.
 
-    What fails here, for example because nothing may listen, also fails at a site, which reports why.
+    Errors are ignored: their cause, for example a port that cannot be used, also fails a site, which reports it.
 
     Parameters
     ----------
@@ -107,14 +107,14 @@ def rehearse(workspace: Path, lifeline: int, practice: Callable[[], None]) -> No
     """
     began = time.monotonic()
     with _collect_code() as ran:
-        _live(workspace, lifeline)
+        _run_session(workspace, lifeline)
         practice()
-    if is_fast := time.monotonic() - began < _PATIENCE_S:  # otherwise a second life takes too long
-        _lay_side_by_side(ran.values())
+    if is_fast := time.monotonic() - began < _PATIENCE_S:  # otherwise a second run takes too long
+        _copy_together(ran.values())
     for _ in range(_ENOUGH):
         practice()
     if is_fast:
-        _live(workspace, lifeline)
+        _run_session(workspace, lifeline)
 
 
 @contextmanager
@@ -133,8 +133,8 @@ def _collect_code() -> Iterator[dict[int, CodeType]]:
         sys.setprofile(before)
 
 
-def _lay_side_by_side(ran: Collection[CodeType]) -> None:
-    """Replace the code of these functions by copies, which are neighbors in memory, being made in sequence."""
+def _copy_together(ran: Collection[CodeType]) -> None:
+    """Replace the code of these functions by copies that are made in sequence, and so are neighbors in memory."""
     codes = set(map(id, ran))
     for function in gc.get_objects():
         if isinstance(function, FunctionType) and id(function.__code__) in codes:
@@ -151,7 +151,7 @@ def _copy_code(code: CodeType, ran: Collection[int]) -> CodeType:
     return code.replace(co_consts=tuple(constants))
 
 
-def _live(workspace: Path, lifeline: int) -> None:
+def _run_session(workspace: Path, lifeline: int) -> None:
     path, receipt = workspace / f"{_SITE}.partition", workspace / f"{_SITE}.receipt"
     run, keys, reports = secrets.token_bytes(RUN_ID_BYTES), KeyPair.generate(), SimpleQueue[dict[str, Any]]()
     signing, terms = SigningKey(), Terms(_SITE, {}, _SITE, {}, 1)
@@ -180,7 +180,7 @@ def _live(workspace: Path, lifeline: int) -> None:
             try:
                 run_site(assignment, Installation({_SITE: _WarmUpSite}, {_SITE: _SUM}), reports.put, lifeline)
             finally:
-                reports.put({})  # it may never have been up
+                reports.put({})  # the site may not have reported in
                 coordinator.join()
     path.unlink(missing_ok=True)
     receipt.unlink(missing_ok=True)

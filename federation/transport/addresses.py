@@ -20,7 +20,7 @@ def is_tcp(address: str) -> bool:
 
 
 def is_wildcard(address: str) -> bool:
-    """Return whether an address stands for all addresses of a machine, and so for no place to connect to."""
+    """Return whether an address means all addresses of a machine, so that nobody can connect to it."""
     return _host(address) in ("0.0.0.0", "[::]", "*")  # noqa: S104 - compared, and not bound
 
 
@@ -46,7 +46,7 @@ def _is_literal_6(host: str) -> bool:
 
 
 def _resolves(host: str, family: int) -> bool:
-    """Return whether a host has an address of a family. Without a host it is no question for the resolver."""
+    """Return whether a host has an address of a family; False without a host."""
     if host in ("", "*") or host.replace(".", "").isdigit():
         return family == socket.AF_INET
     try:

@@ -1,7 +1,7 @@
 """The authentication of connections: CURVE on every socket, and the answer to each handshake (ZAP, RFC 27).
 
-With keys, the roster maps a key to its party, and the handshake refuses every other key. Without keys (`ipc`, or tcp by
-choice) a party is identified by the name that it claims, if the roster has the name.
+With keys, the roster maps a key to its party, and the handshake refuses every other key. Without keys (`ipc`, or tcp
+without encryption) a party is identified by the name that it claims, if the roster has the name.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from fedsvm.federation.transport.poller import drain
 
 _ZAP_ADDRESS = "inproc://zeromq.zap.01"
 _ZAP_FRAMES = 7
-"""Of a question about a CURVE handshake: version, number, domain, address, identity, mechanism, key."""
+"""Frames of a ZAP request about a CURVE handshake: version, number, domain, address, identity, mechanism, key."""
 REFUSED = "key not in the roster"
 
 
@@ -25,9 +25,9 @@ class Authenticator:
     Parameters
     ----------
     name : str
-        This party's.
+        The name of this party.
     keys : KeyPair or None
-        None switches encryption off.
+        Its key pair; None without encryption.
 
     Attributes
     ----------
@@ -53,24 +53,24 @@ class Authenticator:
     def listen(self, context: zmq.Context[zmq.Socket[bytes]]) -> zmq.Socket[bytes] | None:
         """Open the socket on which libzmq asks for every handshake whether the key is admitted; None without keys.
 
-        `answer` is to be called with every message of it.
+        Call `serve` whenever it is readable.
         """
         if self._keys is None:
             return None
-        zap = context.socket(zmq.ROUTER)  # a REP socket could be used no more if Ctrl-C came before it answered
+        zap = context.socket(zmq.ROUTER)  # a REP socket would be unusable if Ctrl-C came before its answer
         zap.setsockopt(zmq.LINGER, 0)
         zap.bind(_ZAP_ADDRESS)
         return zap
 
     def serve(self, zap: zmq.Socket[bytes]) -> None:
-        """Answer the questions that wait on the socket of `listen`."""
+        """Answer the requests that wait on the socket of `listen`."""
         for frames in drain(zap):
             sender, question = [frame.bytes for frame in frames[:2]], [frame.bytes for frame in frames[2:]]
             if len(question) == _ZAP_FRAMES:  # otherwise Ctrl-C came while it was read
                 zap.send_multipart([*sender, *self.answer(question)])
 
     def answer(self, frames: Sequence[bytes]) -> list[bytes]:
-        """Return the answer to one such question."""
+        """Return the answer to one ZAP request."""
         version, request, _, _, _, mechanism, key = frames
         name = self.roster.name_of(key) if mechanism == b"CURVE" else None
         verdict = (b"400", REFUSED.encode(), b"") if name is None else (b"200", b"OK", name.encode())

@@ -1,7 +1,7 @@
-"""One connection: its state, if this party opened it, and what every stream carried, by formula and by kernel.
+"""Connections: the state of those that this party opened, and the traffic of all, by formula and by the kernel's count.
 
-A `Stream` is one TCP connection from its handshake to its end. A `Dialler` is this party's way to one peer: libzmq
-connects again when a stream breaks, so that a dialler outlives its streams.
+A `Stream` is one TCP connection from its handshake to its end. A `Dialler` is this party's connection to one peer:
+libzmq connects again when a stream breaks, so a dialler outlives its streams.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from fedsvm.federation.transport.poller import Poller
 from fedsvm.federation.transport.wire import Message
 
 REDIAL_S = 0.3
-"""Time for libzmq to report that it connects again. After bytes that break the protocol it does not, so we reconnect.
-"""
+"""Seconds for libzmq to report that it connects again. It does not after bytes that violate the protocol, so this party
+then reconnects."""
 _CONNECTED = int(zmq.EVENT_CONNECTED)
-"""Plain numbers: an enumeration's Python code would cost every site half a megabyte of memory of its own."""
+"""Plain numbers: the enumeration's Python code would cost every site half a megabyte of unshared memory."""
 _CONNECT_RETRIED = int(zmq.EVENT_CONNECT_RETRIED)
 _HANDSHAKE_SUCCEEDED = int(zmq.EVENT_HANDSHAKE_SUCCEEDED)
 DISCONNECTED = int(zmq.EVENT_DISCONNECTED)
@@ -35,8 +35,8 @@ HANDSHAKE_FAILURES = {
     int(zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL): "handshake broken off",
     _REFUSED_KEY: REFUSED,
 }
-# Never EVENT_HANDSHAKE_FAILED_PROTOCOL: telling a monitor of it, libzmq (4.3.5) forgets the error, and a connection on
-# which bytes were changed stays open and silent instead of being closed.
+# Without EVENT_HANDSHAKE_FAILED_PROTOCOL: if a monitor asks for it, libzmq 4.3.5 loses the error, and a connection with
+# changed bytes stays open and silent instead of being closed.
 MONITORED = _CONNECTED | _CONNECT_RETRIED | _HANDSHAKE_SUCCEEDED | DISCONNECTED | sum(HANDSHAKE_FAILURES)
 
 
@@ -45,8 +45,8 @@ class Stream:
 
     A connection carries control messages or protocols, never both. Within one machine, those that the coordinator
     opened carry control messages; across hosts, a site opens one for each (`fedsvm.federation.hosts`). So the kernel's
-    byte count of a stream belongs to one of them. Only the receiver measures: when it is asked, everything sent to it
-    has arrived, while its own messages may still wait to be sent.
+    byte count of a stream belongs to one of them. Only the receiver measures: at the time of measuring, all messages to
+    it have arrived, while its own messages may still wait to be sent.
 
     Parameters
     ----------
@@ -55,9 +55,9 @@ class Stream:
     opener, peer : str
         The party that opened the connection, and the one at the other end.
     descriptor : int
-        libzmq's own; what counts is a handle of ours on the same stream.
+        The descriptor of libzmq, which is duplicated to read the kernel's counts.
     control : bool
-        Whether it carries orders and answers, and no protocol.
+        Whether it carries orders and answers instead of protocols.
     """
 
     def __init__(self, party: Streams, opener: str, peer: str, descriptor: int, *, control: bool) -> None:
@@ -84,9 +84,10 @@ class Stream:
         return out is None or out >= self._sent_bytes
 
     def count(self, message: Message, size: int, *, sent: bool) -> None:
-        """Enter one message, of a frame of this size, in the ledger, and with the first the handshake.
+        """Enter a message with a frame of this size in the ledger; with the first one, also the handshake.
 
-        It is known to both ends then, and to both in the same round. One that no message follows is entered by neither.
+        At that time both ends know of the handshake, in the same round. A handshake without a later message is entered
+        by neither end.
         """
         if not self._in_use:
             self._in_use = self._was_heard = True
@@ -104,7 +105,7 @@ class Stream:
             self._expected_bytes += predicted_bytes
 
     def measure(self, round_number: int, *, whole: bool) -> None:
-        """Enter what the kernel says came in since the last call; unless `whole`, only if a message did."""
+        """Enter the kernel's count of bytes received since the last call; unless `whole`, only if a message arrived."""
         if not self._in_use or not (self._was_heard or whole):
             return
         self._was_heard = False
@@ -151,7 +152,7 @@ class Streams:
     Attributes
     ----------
     opened, accepted : dict of str to list of Stream
-        By the name of the connection: those that this party opened, and those that its peers did.
+        The streams that this party opened, and those that its peers opened, by the name of the connection.
     """
 
     def __init__(self, me: str, *, encrypted: bool, ledger: Ledger) -> None:
@@ -171,7 +172,7 @@ class Streams:
         self.opened[name].append(Stream(self, self.me, peer, descriptor, control=control))
 
     def accept(self, peer: str, frame: zmq.Frame, *, control: bool) -> Stream:
-        """Add the stream that `peer` opened, by which this frame came, the first by it."""
+        """Add a stream that `peer` opened, given the first frame that arrived on it."""
         source = frame.get(zmq.SRCFD)
         descriptor = source if isinstance(source, int) else -1
         self._descriptors.add(descriptor)
@@ -197,14 +198,14 @@ class Streams:
 
 
 def _end(streams: Sequence[Stream], descriptor: int) -> None:
-    """End the first stream by this descriptor that has not ended: the number may be in use again."""
+    """End the first stream of this descriptor that has not ended: the number may have been used before."""
     held = (stream for stream in streams if stream.descriptor == descriptor and not stream.ended)
     if (stream := next(held, None)) is not None:
         stream.end()
 
 
 class Dialler:
-    """This party's way to one peer: a DEALER that libzmq keeps connecting, and what its monitor says of it.
+    """This party's connection to one peer: a DEALER socket that libzmq reconnects, and the events of its monitor.
 
     Parameters
     ----------
@@ -224,13 +225,13 @@ class Dialler:
     Attributes
     ----------
     established : bool
-        Whether it stands.
+        Whether the connection is open.
     rejected : str
-        Why the peer refuses this party for good; empty if it does not.
+        The reason why the peer refuses this party permanently; empty if it does not.
     failed_handshakes : int
         Number of consecutive failures: the peer is starting, or it has another key than in the roster.
     losses : int
-        Number of times that it broke after it stood.
+        Number of times that an open connection broke.
     """
 
     def __init__(
@@ -264,7 +265,7 @@ class Dialler:
         self._streams.opened[self._name][-1].count(message, len(frame), sent=True)
 
     def note(self, event: int, value: int) -> bool:
-        """Take note of what libzmq says of the connection. Whether one that stood broke."""
+        """Record an event of the connection from libzmq's monitor. Return whether an open connection broke."""
         if event in (_CONNECTED, _CONNECT_RETRIED):
             self._broken_at = None
         if event == _CONNECTED:
@@ -282,7 +283,7 @@ class Dialler:
             self._trouble = self._trouble or "nobody listens there"
         elif event == _REFUSED_KEY:
             self.rejected = "it does not know our key"
-        elif event in HANDSHAKE_FAILURES:  # it may be starting, or gone: libzmq tries again
+        elif event in HANDSHAKE_FAILURES:  # the peer may be starting or have ended: libzmq tries again
             self._trouble = f"the handshake failed ({HANDSHAKE_FAILURES[event]})"
             self.failed_handshakes += 1
         return False

@@ -16,7 +16,7 @@ _RECEIVED_OFFSET = 128
 _SENT_OFFSET = 200
 _SENT_AGAIN_OFFSET = 208
 _STATES_AFTER_FIN = {6, 8, 9, 11}
-"""TIME_WAIT, CLOSE_WAIT, LAST_ACK, CLOSING: the peer's FIN came in, and the kernel counts it as a byte."""
+"""TIME_WAIT, CLOSE_WAIT, LAST_ACK, CLOSING: the peer's FIN was received, and the kernel counts it as a byte."""
 
 
 def duplicate(descriptor: int) -> socket.socket | None:
@@ -36,9 +36,9 @@ def duplicate(descriptor: int) -> socket.socket | None:
 def bytes_received(connection: socket.socket, expected: int = -1) -> int | None:
     """Return the bytes received over the stream, or None if the kernel does not report them.
 
-    The kernel reads the state before the count, and a FIN may come in between: so the state is that of a second look.
-    Nothing is counted after a FIN: where the second look finds more, the first had none in it. A count as `expected`,
-    by the messages that came, has none either.
+    The kernel reads the state before the count, and a FIN may arrive in between. So this reads both a second time.
+    Nothing is counted after a FIN: if the second count is higher, the first did not include a FIN. Nor did it if it
+    equals `expected`, the count computed from the messages.
     """
     received = _count(_info(connection), _RECEIVED_OFFSET)
     if received is None or received == expected:

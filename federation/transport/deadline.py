@@ -1,4 +1,4 @@
-"""Time as this process sees it: monotonic, computed locally, never sent as a clock time."""
+"""Deadlines on this process's monotonic clock, which is never sent to others."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import time
 
 
 class Deadline:
-    """A moment after which waiting is over."""
+    """A point in time, some seconds from its creation, after which a wait ends."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds

@@ -1,4 +1,4 @@
-"""File descriptors: how many a process may have, and what to tell its user if they are too few."""
+"""File descriptors: the limit of a process, and the error if it is too low."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from types import TracebackType
 from fedsvm.federation.errors import EndpointError
 
 _MAX_DESCRIPTORS = 1 << 16
-"""Maximum number that a process asks for if it needs no more: strangers take some until they are known as such."""
+"""Limit that a process sets even if it needs fewer: connections of strangers use some until they are refused."""
 _NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
 
 
 def raise_descriptor_limit(needed: int) -> None:
     """Allow this process to open `needed` files, and more if possible, since strangers' connections use some.
 
-    Raises EndpointError where the system's hard limit forbids it.
+    Raises EndpointError if the system's hard limit is lower.
     """
     import resource  # a browser has no such module, and no such limit
 
@@ -31,9 +31,9 @@ def raise_descriptor_limit(needed: int) -> None:
 
 
 class descriptors_explained:  # noqa: N801 - a context, written as one that is made of a generator
-    """Say in words what it means that a file or a socket could not be opened for lack of descriptors.
+    """A context that raises EndpointError if a file or socket cannot be opened for lack of descriptors.
 
-    Raises EndpointError for that, and leaves other errors as they are. party: who this process is.
+    Other errors pass unchanged. party: the name of this process, for the message.
     """
 
     def __init__(self, party: str) -> None:
@@ -48,7 +48,7 @@ class descriptors_explained:  # noqa: N801 - a context, written as one that is m
         if getattr(error, "errno", None) in _NO_DESCRIPTORS:
             raise EndpointError(
                 f"{self._party} has no file descriptor left, of {_descriptor_limits()[0]} that its process may have: "
-                "raise the limit (ulimit -n), and see who else connects to its port."
+                "raise the limit (ulimit -n), and check which other programs connect to its port."
             ) from error
 
 

@@ -1,13 +1,13 @@
-"""The sockets of one party: a ROUTER that others connect to, and a DEALER for each peer it calls itself.
+"""The sockets of one party: a ROUTER to which others connect, and a DEALER for each peer to which it connects.
 
-A connection carries messages both ways: the party that opened it sends on its DEALER, the other answers through
-its ROUTER. The coordinator opens the connections that carry orders and answers, the sites those that carry
+A connection carries messages in both directions: the party that opened it sends on its DEALER, and the other answers
+through its ROUTER. The coordinator opens the connections that carry orders and answers; the sites open those that carry
 protocols.
 
-Security. On tcp every link is CURVE encrypted and every party known by its key, see `auth`, so nobody can speak under
-another's name. Oversized frames end the connection before they are allocated, malformed messages are dropped; both are
-counted in `refused`. Connections of strangers who say nothing cost a descriptor each for as long as a handshake may
-take; of these a party has as many as the system allows.
+Security. On tcp every link is encrypted by CURVE, and every party is identified by its key, see `auth`. So nobody can
+send under another party's name. An oversized frame ends the connection before memory is allocated for it, and malformed
+messages are dropped; both are counted in `refused`. A connection of a stranger who sends nothing uses a descriptor
+until the handshake times out. A process raises its limit of descriptors for this reason.
 """
 
 from __future__ import annotations
@@ -45,16 +45,16 @@ _FLUSH_S = 0.1
 _FLUSH_LOOK_S = 1e-4
 _UNRECOGNISED = "not a ZeroMQ peer of ours"
 _DESCRIPTORS_PER_PEER = 5
-"""Of a connection that this party opens: the stream, a handle of our own on it, and what libzmq wakes this process by,
-for the socket and for both ends of its monitor. One that a peer opens takes two more, where there is one."""
+"""Descriptors of a connection that this party opens: the stream, its duplicate, and libzmq's signals for the socket and
+for both ends of its monitor. A connection that the peer opens takes two more."""
 
 _DESCRIPTORS_TO_SPARE = 128
 _HANDSHAKE_MS = 5000
-"""After which who has connected, and not said who they are, is hung up on. A peer whose handshake takes longer, since
-this party computes and does not answer, connects again."""
+"""Milliseconds after which a connection without a completed handshake is closed. A peer whose handshake takes longer,
+because this party is computing, connects again."""
 _BACKLOG = 4096
-"""Connections that the kernel keeps until they are accepted. With too few a peer's is lost among those of strangers,
-and is tried again a second later only."""
+"""Maximum number of connections that the kernel queues until they are accepted. If strangers fill the queue, a peer's
+connection is lost, and is tried again only a second later."""
 
 _LISTEN_PROBLEMS = {
     errno.EADDRINUSE: "the port is in use; name another by federation.port or --listen",
@@ -63,36 +63,36 @@ _LISTEN_PROBLEMS = {
 
 
 class Endpoint:
-    """Everything one party sends and receives.
+    """The transport of one party over its sockets.
 
     Parameters
     ----------
     name : str
-        This party's.
+        The name of this party.
     listen : str
         A tcp address, whose port may be `*`, or an ipc address.
     keys : KeyPair or None
-        None switches encryption off.
+        Its key pair; None without encryption.
     peers : int
-        How many parties it may have to talk to.
+        Maximum number of parties with which it communicates.
 
     Attributes
     ----------
     address : str
-        Where it listens.
+        The address on which it listens.
     round : int
-        The round under way.
+        The current round.
     interrupted : set of str
-        The peers whose connection, opened by this party, broke since whoever reads it last cleared it.
+        The peers to which an open connection broke. The reader of this set clears it.
     ledger : Ledger
-        What went over the connections.
+        The traffic of the connections.
     refused : Counter of str
-        What was refused, by reason.
+        The number of refused messages and connections, by reason.
 
     Raises
     ------
     EndpointError
-        When the address cannot be had or the system allows too few open files.
+        The party cannot listen on the address, or the system allows too few open files.
     """
 
     def __init__(self, name: str, listen: str, keys: KeyPair | None, peers: int) -> None:
@@ -127,7 +127,7 @@ class Endpoint:
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Close every socket; what was sent gets a second to leave."""
+        """Close every socket. Messages that are still waiting to be sent have a second to leave."""
         self._poller.close()
         for stream in self._streams:
             stream.end()
@@ -141,8 +141,8 @@ class Endpoint:
     def admit(self, roster: Roster) -> None:
         """Allow connections from and to exactly the parties in `roster`.
 
-        The connection to a party that was restarted, with another address or key, is opened anew; so is one that the
-        party refused, which it does before it knows whom to admit.
+        The connection to a party that was restarted with another address or key is opened again. So is one that the
+        party refused, since it may have had no roster then.
         """
         for peer, dialler in list(self._diallers.items()):
             if dialler.peer not in roster or roster[dialler.peer] != dialler.party or dialler.rejected:
@@ -150,21 +150,21 @@ class Endpoint:
         self._authenticator.roster = roster
 
     def watch(self, descriptor: Any, handler: Callable[[], None]) -> None:
-        """Call `handler` whenever `descriptor` is readable while this endpoint waits; what it raises ends the wait."""
+        """Call `handler` whenever `descriptor` is readable during a wait; an error that it raises ends the wait."""
         self._poller.watch(descriptor, handler)
 
     def connect(self, peer: str) -> None:
-        """Begin to open the connection to `peer`, unless it is there, so that `send` need not wait for it later."""
+        """Begin to open the connection to `peer`, unless it exists, so that `send` need not wait for it later."""
         if peer not in self._diallers:
             self._dial(peer, self.roster[peer], control=self.name == COORDINATOR)
 
     def send(
         self, peer: str, message: wire.Message, deadline: Deadline, meanwhile: Callable[[], None] = lambda: None
     ) -> None:
-        """Send on the connection this party opens to `peer`, opening it if need be.
+        """Send on this party's connection to `peer`, and open it if necessary.
 
-        `meanwhile` is called whenever something came in while it waits for the connection; what it raises ends the
-        wait. Raises PeerDropped, saying why, when the peer cannot be reached within the deadline.
+        meanwhile: called after each event during the wait for the connection; an error that it raises ends the wait.
+        Raises PeerDropped, with the reason, if the peer cannot be reached within the deadline.
         """
         if peer not in self._diallers:
             self.connect(peer)
@@ -175,9 +175,9 @@ class Endpoint:
         dialler.send(message)
 
     def stay_reachable(self, peer: str, greeting: wire.Message, deadline: Deadline) -> None:
-        """Keep a connection to `peer` by which it can answer at any time; the greeting is said first on it, each time.
+        """Keep a connection to `peer` open, on which it can send at any time. Send the greeting whenever it opens.
 
-        Raises PeerDropped when the peer cannot be reached within the deadline.
+        Raises PeerDropped if the peer cannot be reached within the deadline.
         """
         known = self._greetings.get(peer)
         self._greetings[peer] = greeting
@@ -189,7 +189,7 @@ class Endpoint:
             self._serve(deadline.remaining_ms())
 
     def reply(self, peer: str, message: wire.Message) -> None:
-        """Send back over the connection that `peer` opened. Raises PeerDropped if it has none any more."""
+        """Send over the connection that `peer` opened. Raises PeerDropped if it is closed."""
         try:
             self._poller.send(self._router, message.frame, self._routing_ids[peer])
         except (KeyError, zmq.Again, zmq.ZMQError) as error:
@@ -197,20 +197,20 @@ class Endpoint:
         self._streams.accepted[peer][-1].count(message, len(message.frame), sent=True)
 
     def flush(self, peer: str) -> None:
-        """Wait until what was sent back to `peer` has left this process, a tenth of a second at most.
+        """Wait until all replies to `peer` have left this process, at most a tenth of a second.
 
-        libzmq sends in a thread of its own, which dies with the process; what the kernel has is sent whatever comes.
-        Only Linux says what that is, and of tcp: elsewhere this does not wait.
+        libzmq sends in its own thread, which ends with the process; the kernel sends its data even then. Only Linux
+        reports how much the kernel has, and only for tcp: otherwise this does not wait.
         """
         deadline = Deadline(_FLUSH_S)
         while not (self._streams.accepted[peer][-1].is_out or deadline.expired):
-            time.sleep(_FLUSH_LOOK_S)  # nothing can be waited on for this
+            time.sleep(_FLUSH_LOOK_S)  # the kernel offers no event to wait for
 
     def wait(self, deadline: Deadline, *, for_answers: bool = True) -> None:
         """Wait until something happens on a socket or a watched descriptor. Raises DeadlineExpired.
 
-        for_answers: whether a message on a connection of this party's ends the wait at once, and not only one by a
-        connection that a peer opened.
+        for_answers: whether a message on a connection that this party opened ends the wait at once. If not, only
+        messages on connections that peers opened do.
         """
         if not self._pending:
             if deadline.expired:
@@ -221,20 +221,20 @@ class Endpoint:
         """Return a valid message that has arrived, or None."""
         return self._pending.popleft() if self._pending else None
 
-    def hear_out(self, peer: str, deadline: Deadline) -> None:
-        """Take in what a party that is gone said last: all there is when its connections end, or until the deadline.
+    def read_remaining(self, peer: str, deadline: Deadline) -> None:
+        """Read the last messages of a party whose process ended, until its connections end or the deadline expires.
 
-        That its process ended may be known before libzmq has read what the kernel holds.
+        The end of a process may be known before libzmq has read all of its data from the kernel.
         """
         while not (deadline.expired or self._streams.have_ended(peer)):
             self._serve(deadline.remaining_ms())
         self._serve(0)
 
     def measure(self, round_number: int, *, whole: bool) -> None:
-        """Enter in the ledger what the kernel says came in since the last call.
+        """Enter in the ledger the kernel's count of bytes received since the last call.
 
-        whole: also what came in without a message that was taken in, as when a round was aborted, or at the end. In a
-        round that is complete there is no such thing.
+        whole: whether to include bytes without a complete message. There are none after a complete round, but after an
+        aborted one, and at the end of the run.
         """
         if whole:
             self._serve(0)
@@ -242,9 +242,9 @@ class Endpoint:
             stream.measure(round_number, whole=whole)
 
     def check_descriptors(self) -> None:
-        """Raise EndpointError if this process can open nothing more.
+        """Raise EndpointError if this process has no free descriptor.
 
-        libzmq does not say so: connections in either direction are tried again, in silence.
+        libzmq does not report it: it retries connections in both directions without a message.
         """
         with descriptors_explained(self.name):
             os.close(os.dup(self._router.FD))
@@ -294,7 +294,7 @@ class Endpoint:
             dialler.send(self._greetings[peer])
 
     def _hang_up(self, peer: str) -> None:
-        """Close the connection to a party that is not there any more as it was."""
+        """Close the connection to a party that left or has another address or key."""
         self._poller.remove(self._diallers.pop(peer).dealer)
         self._routing_ids.pop(peer, None)
         self._broken.discard(peer)
@@ -311,7 +311,7 @@ class Endpoint:
                 self.connect(peer)
 
     def _note_stranger(self, event: int, value: int) -> None:
-        """Count connections that ended before a message came by them; libzmq does not always say why they failed."""
+        """Count connections that ended before their first message; libzmq does not always report why they failed."""
         if event in HANDSHAKE_FAILURES:
             self._failure = HANDSHAKE_FAILURES[event]
         elif event == DISCONNECTED and not self._streams.end_accepted(value):
@@ -319,12 +319,12 @@ class Endpoint:
             self._failure = _UNRECOGNISED
 
     def _read_router(self) -> None:
-        """Take in one message, unless another reader of this socket has."""
+        """Read one message, unless another reader of this socket did."""
         try:
             first = next_frame(self._router)
         except zmq.Again:
             return
-        if not first.more:  # Ctrl-C came while the message was read
+        if not first.more:  # Ctrl-C came while the message was being read
             return
         if (frame := only_frame(self._router, self.refused)) is None:
             return
@@ -336,12 +336,12 @@ class Endpoint:
             self._take(peer, frame, routing_id)
 
     def _read_dealer(self, peer: str, dealer: zmq.Socket[bytes]) -> None:
-        """Take in one message."""
+        """Read one message."""
         if (frame := only_frame(dealer, self.refused)) is not None:
             self._take(peer, frame, None)
 
     def _take(self, peer: str, frame: zmq.Frame, routing_id: bytes | None) -> None:
-        """Take in a message that came by the connection with this routing id, or, with None, by one of our own."""
+        """Process a message of the connection with this routing id; None: of a connection that this party opened."""
         if (message := decode_frame(frame, self.refused)) is None:
             return
         if routing_id is None:

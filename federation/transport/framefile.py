@@ -1,11 +1,10 @@
-"""Messages in a file: the frame of each (see `wire`), which may be longer than one that is sent, behind its length in 8
-bytes, and zeros behind it.
+"""Messages in a file: for each, the length of its frame in 8 bytes, the frame (see `wire`), and zeros.
 
-As many of these as it takes for the next length to begin at a multiple of 8: so arrays that are read are views of what
-was read, as numbers have to lie.
+The zeros align the next length to a multiple of 8, so that arrays can be views of the content. A frame may be longer
+than the maximum for a message that is sent.
 
-Files of a site are readable by their owner only. Reading this format costs a site far less memory than an archive of
-numpy, whose code alone takes a megabyte in every process.
+Only the owner may read files of a site. Reading this format takes far less memory than an archive of numpy, whose code
+alone takes a megabyte in every process.
 """
 
 from __future__ import annotations
@@ -21,12 +20,12 @@ from fedsvm.federation.transport import wire
 
 _LENGTH = struct.Struct("<Q")
 _MAPPED_BYTES = 1 << 24
-"""Length of a file from which on its content stays in it, and is no memory of the process."""
+"""Minimum length of a file that is mapped, so that its content takes no memory of the process."""
 
 
 class _CutShort(Malformed):
     def __init__(self) -> None:
-        super().__init__("a message that is cut short")
+        super().__init__("an incomplete message")
 
 
 def create(path: str) -> IO[bytes]:
@@ -47,16 +46,16 @@ def read(path: str) -> Iterator[wire.Message]:
 
 
 def messages(content: memoryview) -> Iterator[wire.Message]:
-    """Yield every message of what a file contains. Raises Malformed where it is damaged."""
+    """Yield every message of the content of a file. Raises Malformed if it is damaged."""
     while content:
         message, content = _message(content)
         yield message
 
 
 def read_whole(path: str) -> tuple[list[wire.Message], int]:
-    """Return the messages before the first damage, as after a killed writer, and their length.
+    """Return the messages before the first damage, such as after a killed writer, and their length in bytes.
 
-    Raises Malformed where already the first is none, as in a file of another version.
+    Raises Malformed if the first message is damaged, for example in a file of another version.
     """
     content = rest = _content(path)
     found: list[wire.Message] = []

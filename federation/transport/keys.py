@@ -16,14 +16,14 @@ KEY_BYTES = 32
 SIGNATURE_BYTES = 64
 _NO_KEY = bytes(KEY_BYTES)
 _NO_KEYS = (_NO_KEY, b"")
-"""The forms of a missing key in a column: zeros, or nothing."""
+"""The two forms of a missing key in a column: zeros, or an empty column."""
 _FEW = 16
-"""Parties that are looked up one by one: at its first roster a site knows two."""
+"""Maximum number of known parties that are looked up one by one: at its first roster, a site knows two."""
 
 
 @dataclass(frozen=True)
 class KeyPair:
-    """A CURVE key pair, 32 bytes each. The secret half lives in memory only and never prints."""
+    """A CURVE key pair, 32 bytes each. The secret key is never printed."""
 
     public: bytes
     secret: bytes = field(repr=False)
@@ -38,9 +38,17 @@ class KeyPair:
 class Party(NamedTuple):
     """One member of a federation.
 
-    Its name, where it listens, its public key for sockets (None without encryption), and the one with which sites
-    agree on secrets (None for the coordinator, and where no protocol needs any). The voucher is its own signature of
-    both keys (None for a party without a signing key), see `voucher_content`.
+    Attributes
+    ----------
+    name : str
+    address : str
+        The address on which it listens.
+    public_key : bytes or None
+        Its public key for sockets; None without encryption.
+    agreement_key : bytes or None
+        Its public key for secrets shared with other sites; None for the coordinator, and if no protocol needs any.
+    voucher : bytes or None
+        Its signature of both keys, see `voucher_content`; None without a signing key.
     """
 
     name: str
@@ -51,20 +59,20 @@ class Party(NamedTuple):
 
 
 class Roster:
-    """The parties of a run, by name and by key. Who is not in it may not speak.
+    """The parties of a run, by name and by key. No other party may connect.
 
-    Every site holds one, so that it is kept as it travels, in four columns of bytes, and a party is made when it is
-    asked for. As objects a thousand parties would be half a megabyte at each of a thousand sites.
+    It stores columns of bytes, as in a message, and creates a `Party` on access. As objects, a thousand parties would
+    take half a megabyte at each of a thousand sites.
 
     Parameters
     ----------
     parties : iterable of Party
-        Of two of the same name the last counts.
+        The parties; of two with the same name the last counts.
 
     Raises
     ------
     ValueError
-        For a key that is not of 32 bytes, or is all zeros, which stands for none.
+        A key does not have 32 bytes, or is all zeros, which represents a missing key.
     """
 
     def __init__(self, parties: Iterable[Party]) -> None:
@@ -111,17 +119,17 @@ class Roster:
 
     @property
     def names(self) -> Sequence[str]:
-        """Of the parties, in order."""
+        """The names of the parties, in order."""
         return self.names_column.split("\n") if len(self) else []
 
     @property
     def names_column(self) -> str:
-        """The same, a line for each."""
+        """The names of the parties, in order, one a line."""
         return self._names[1:-1].decode()
 
     @property
     def agreement_digest(self) -> bytes:
-        """Of the names of all parties, and the keys with which sites agree on secrets, whatever the order of both."""
+        """A digest of the parties' names and their keys for shared secrets, independent of the order of parties."""
         keys = (self._agreement_keys[place * KEY_BYTES :][:KEY_BYTES] for place in range(len(self)))
         pairs = sorted(zip(self.names, keys, strict=True))
         return hashlib.sha256(b"".join(name.encode() + b"\0" + key for name, key in pairs)).digest()
@@ -133,7 +141,7 @@ class Roster:
         columns = [np.frombuffer(keys, dtype="<u8").reshape(-1, KEY_BYTES // 8) for keys in both]
         begins = np.concatenate([words[:, 0] for words in columns])
         if not _repeats(begins[begins != 0]) and not any(words[words[:, 0] == 0].any() for words in columns):
-            return False  # as with all keys that are drawn: to know it by a quarter of each takes a site less memory
+            return False  # almost always: comparing a quarter of each key takes a site less memory
         keys = np.frombuffer(b"".join(both), dtype=f"S{KEY_BYTES}")
         return _repeats(keys[keys != b""])
 
@@ -154,7 +162,7 @@ class Roster:
         if len(raw_key) != KEY_BYTES or raw_key == _NO_KEY:
             return None
         start = self._public_keys.find(raw_key)
-        while start % KEY_BYTES:  # the end of one key and the begin of the next; -1 is none of these
+        while start % KEY_BYTES:  # a match across two keys is skipped; -1, for no match, is skipped too
             if start < 0:
                 return None
             start = self._public_keys.find(raw_key, start + 1)
@@ -179,7 +187,7 @@ class Roster:
 
 
 def voucher_content(run: bytes, party: Party, terms: bytes) -> bytes:
-    """Return the content that a party signs to say that both keys are its own in a run on these terms."""
+    """Return the content that a party signs to declare both keys as its own in a run on these terms."""
     keys = b"".join(map(_pack, (party.public_key, party.agreement_key)))
     return b"\0".join((run.hex().encode(), party.name.encode(), keys.hex().encode(), terms))
 
@@ -190,7 +198,7 @@ def _column(lines: Iterable[str]) -> bytes:
 
 
 def _line(column: bytes, place: int, lines: int) -> str:
-    """Return one line of a column. The search begins where it would be if all lines had one length."""
+    """Return one line of a column. The search begins at its position if all lines had the same length."""
     start = column.rfind(b"\n", 0, 1 + (len(column) - 1) * place // lines)
     before = column.count(b"\n", 0, start)
     while before < place:

@@ -1,4 +1,4 @@
-"""The contract of a party's transport: an `Endpoint` with sockets implements it, and so do others without."""
+"""The interface of a party's transport, which an `Endpoint` with sockets and others without sockets implement."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fedsvm.federation.transport.keys import Roster
 
 
 class Received(NamedTuple):
-    """A valid message and who sent it. `answer`: it came back on a connection that this party opened."""
+    """A valid message and its sender. `answer`: it arrived on a connection that this party opened."""
 
     peer: str
     message: wire.Message
@@ -40,10 +40,10 @@ class MessageTransport(Protocol):
         """Allow contact with these parties."""
 
     def watch(self, descriptor: Any, handler: Callable[[], None]) -> None:
-        """Call `handler` whenever what `descriptor` stands for has something to say."""
+        """Call `handler` whenever `descriptor` is readable."""
 
     def connect(self, peer: str) -> None:
-        """Begin to open the connection to `peer`, where one is needed."""
+        """Begin to open the connection to `peer`, if one is needed."""
 
     def send(
         self, peer: str, message: wire.Message, deadline: Deadline, meanwhile: Callable[[], None] = lambda: None
@@ -51,25 +51,25 @@ class MessageTransport(Protocol):
         """Send to `peer`. Raises PeerDropped."""
 
     def stay_reachable(self, peer: str, greeting: wire.Message, deadline: Deadline) -> None:
-        """Keep a connection to `peer`, where one is needed. Raises PeerDropped."""
+        """Keep a connection to `peer` open, if one is needed. Raises PeerDropped."""
 
     def reply(self, peer: str, message: wire.Message) -> None:
         """Send an answer to `peer`. Raises PeerDropped."""
 
     def flush(self, peer: str) -> None:
-        """Wait until what was sent to `peer` has left this process."""
+        """Wait until all messages to `peer` have left this process."""
 
     def wait(self, deadline: Deadline, *, for_answers: bool = True) -> None:
-        """Wait until something comes in. Raises DeadlineExpired."""
+        """Wait until a message arrives. Raises DeadlineExpired."""
 
     def received(self) -> Received | None:
         """Return a valid message that has arrived, or None."""
 
-    def hear_out(self, peer: str, deadline: Deadline) -> None:
-        """Read the last messages of a party that is gone."""
+    def read_remaining(self, peer: str, deadline: Deadline) -> None:
+        """Read the last messages of a party whose process ended."""
 
     def measure(self, round_number: int, *, whole: bool) -> None:
-        """Enter in the ledger what came in since the last call."""
+        """Enter in the ledger the bytes received since the last call."""
 
     def check_descriptors(self) -> None:
-        """Raise EndpointError where there are too few open files."""
+        """Raise EndpointError if this process has no free descriptor."""

@@ -1,7 +1,7 @@
 """The sockets and descriptors that a party waits on.
 
-A socket's descriptor signals only messages that came after the last use of the socket, and sending is a use. So a party
-that has sent by a socket must read it before the next wait.
+A socket's descriptor signals only messages that arrive after the last use of the socket, and sending is a use. So a
+party that has sent on a socket must read it before the next wait.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ from fedsvm.federation.transport.wire import MAX_FRAME_BYTES
 
 _POLLIN, _NOBLOCK = int(zmq.POLLIN), int(zmq.NOBLOCK)
 _MORE = int(zmq.SNDMORE) | _NOBLOCK
-"""Plain numbers: to join two members of an enumeration takes as long as to send a message."""
+"""Plain numbers: combining two members of an enumeration takes as long as sending a message."""
 
 _GATHER_MS = 4
-"""Time for the messages of other sockets to gather, while the one that is waited for has none."""
+"""Milliseconds in which messages of other sockets are collected while the awaited socket has none."""
 
 _MOST_AT_ONCE = 1000
-"""Messages of one socket that are read before the caller looks at its deadline, as long as a peer sends ever more."""
+"""Maximum number of messages of one socket that are read before the caller checks its deadline."""
 
 LINGER_MS = 1000
 _KEEPALIVE = {zmq.TCP_KEEPALIVE: 1, zmq.TCP_KEEPALIVE_IDLE: 60, zmq.TCP_KEEPALIVE_INTVL: 15, zmq.TCP_KEEPALIVE_CNT: 4}
-"""Probes after 60 seconds of silence, every 15 seconds, four times: a lost machine is noticed within two minutes."""
+"""Probes after 60 seconds of silence, every 15 seconds, four times: a lost machine is detected within two minutes."""
 
 _EVENT = struct.Struct("=Hi")
 """A monitor's first frame (zmq_socket_monitor): the event and its value."""
 
 _send = zmq.backend.Socket.send
-"""The method of the class below `zmq.Socket`, without the arguments that are unused here."""
+"""The method of the base class of `zmq.Socket`, without the arguments that are unused here."""
 
 Reader = Callable[[], object]
-"""Takes in at least one of the messages that wait on a socket."""
+"""Reads at least one of the messages that wait on a socket."""
 
 
 class Poller:
@@ -90,7 +90,7 @@ class Poller:
         address = f"inproc://monitor-{watched.FD}"
         watched.monitor(address, events)
         monitor = self._context.socket(zmq.PAIR)
-        monitor.setsockopt(zmq.RCVHWM, 0)  # with a full one libzmq waits, and serves no connection, until it is read
+        monitor.setsockopt(zmq.RCVHWM, 0)  # unlimited: libzmq blocks all connections while a monitor's queue is full
         monitor.connect(address)
 
         def read() -> None:
@@ -110,11 +110,11 @@ class Poller:
         watched.close(linger=0)
 
     def send(self, opened: zmq.Socket[bytes], frame: bytes, routing_id: bytes | None = None) -> None:
-        """Send one frame by a socket; `routing_id` names its receiver if the socket is a ROUTER.
+        """Send one frame on a socket; `routing_id` identifies the receiver if the socket is a ROUTER.
 
         Raises zmq.ZMQError if it cannot be sent now.
         """
-        # Copied: to send large frames without a copy pyzmq would start a thread, and memory for it, in every site.
+        # Copied: to send large frames without a copy, pyzmq would start a thread in every site, which takes memory.
         self._unread[opened] = self._readers[opened]
         if routing_id is not None:
             _send(opened, routing_id, _MORE)
@@ -123,8 +123,8 @@ class Poller:
     def serve(self, timeout_ms: int, *, first: zmq.Socket[bytes] | None = None) -> None:
         """Read every socket that has something to read; wait for one if there is none.
 
-        first: a socket whose messages end the wait at once. Those of other sockets may wait for some milliseconds, so
-        that this process wakes up once for many of them.
+        first: a socket whose messages end the wait at once. Messages of other sockets may wait for some milliseconds,
+        so that this process wakes up once for many of them.
         """
         try:
             came = self._read_all()
@@ -134,7 +134,7 @@ class Poller:
             for key, _ in self._selector.select(0 if came else timeout_ms / 1000):  # reading may have ended the wait
                 key.data()
             self._read_all()
-        except BaseException:  # as Ctrl-C: what was being read is not signalled again
+        except BaseException:  # such as Ctrl-C: the message that was being read is not signalled again
             self._unread.update(self._readers)
             raise
 
@@ -155,7 +155,7 @@ class Poller:
         return came
 
     def close(self) -> None:
-        """Wait on nothing any longer; the sockets are their context's to close."""
+        """Stop waiting. The context closes the sockets."""
         for watched in self._monitors:
             watched.disable_monitor()
         self._selector.close()
@@ -163,7 +163,7 @@ class Poller:
 
 def is_readable(opened: zmq.Socket[bytes]) -> bool:
     """Return whether a message waits on a socket."""
-    return bool(zmq_poll([(opened, _POLLIN)], 0))  # unlike getsockopt it makes no enumerations
+    return bool(zmq_poll([(opened, _POLLIN)], 0))  # unlike getsockopt, it creates no enumerations
 
 
 def next_frame(opened: zmq.Socket[bytes]) -> zmq.Frame:

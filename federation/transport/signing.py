@@ -1,6 +1,6 @@
-"""Signatures of parties (Ed25519, RFC 8032): who signed, for which use, what was said.
+"""Signatures of parties (Ed25519, RFC 8032).
 
-Each use has a name that is signed too, so that a signature for one use is none for another.
+Each use has a name that is signed too, so a signature for one use is not valid for another.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ ORDER, PARTY, RECEIPT = b"order", b"party", b"receipt"
 
 
 class SigningKey:
-    """A party's key pair for signatures. The secret half never prints.
+    """A party's key pair for signatures. The secret key is never printed.
 
     Parameters
     ----------
     seed : bytes, optional
-        The 32 bytes of the secret half; by default fresh ones.
+        The 32 bytes of the secret key; by default fresh random bytes.
 
     Attributes
     ----------
@@ -32,7 +32,7 @@ class SigningKey:
 
     @property
     def seed(self) -> bytes:
-        """The secret half, for the file of its owner."""
+        """The 32 bytes of the secret key, for the file of its owner."""
         return self._private.private_bytes_raw()
 
     def sign(self, use: bytes, content: bytes) -> bytes:

@@ -1,16 +1,16 @@
-"""A message as one frame: a head of fixed form, msgpack for what is plain, then raw array buffers. Never pickle.
+"""A message as one frame: a header of fixed form, msgpack for plain values, then raw array buffers. Never pickle.
 
 Wire format, version 2. All numbers are little-endian:
 
     version (1) | kind (1) | 0 (2) | bytes of fields (4) | bytes of specs (4) | sequence (4) | hop (4) | 0 (4)
     round (8) | run (8) | fields | specs | zeros | array | zeros | array ...
 
-`fields` is a msgpack table, and `specs` a msgpack list of [name, dtype, shape]; where there are none it has no bytes.
-Every array is C-ordered and begins at a multiple of 8; the last ends the frame. `run` is 8 random bytes that every
-message of a run carries. All that a frame claims is checked against its length before an array is made, and arrays are
-views of it: none is allocated on a sender's word.
+`fields` is a msgpack table, and `specs` a msgpack list of [name, dtype, shape]; an empty one has no bytes. Every array
+is C-ordered and begins at a multiple of 8; the last array ends the frame. `run` is 8 random bytes that every message of
+a run carries. All sizes in a frame are checked against its length before an array is created, and arrays are views of
+the frame, so a sender cannot cause an allocation.
 
-One frame, because each that CURVE seals and opens by itself costs as much as all that Python does with it.
+A message is one frame because CURVE takes as long to seal and open each frame as Python takes to process it.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ VERSION = 2
 RUN_ID_BYTES = 8
 MAX_FIELDS_BYTES, MAX_SPECS_BYTES = 1 << 20, 1 << 12
 MAX_ARRAY_BYTES = 1 << 28
-"""Of all arrays of a message together."""
+"""Maximum bytes of all arrays of a message together."""
 MAX_ARRAYS = 16
 MAX_FRAME_BYTES = MAX_ARRAY_BYTES + MAX_FIELDS_BYTES + (1 << 13)
-"""With the head, the specs, and what aligns arrays."""
+"""Maximum bytes of a frame: with the header, the specs, and the alignment of arrays."""
 MAX_DIMENSIONS = 4
 MAX_HOP = 1 << 31
-"""No chain of messages is so long; one that is told of it goes on to count."""
+"""Maximum length of a chain of messages; no protocol has a longer one."""
 
 DATA_KIND = "data"
 LINK = "link"
@@ -46,7 +46,7 @@ MAX_LINK_BYTES = 32
 ENVELOPE_KIND = "envelope"
 """The kind of sealed messages between sites through the coordinator: see `channel.envelope`."""
 HELLO_KIND = "hello"
-"""The kind of the first message of a site on a connection at which it can be reached."""
+"""The kind of the first message of a site on a connection on which it can be reached."""
 CONTROL_KINDS = (
     "roster",
     "order",
@@ -62,10 +62,10 @@ CONTROL_KINDS = (
 JOINING_KINDS = ("join", "offer", "ready", "declined", "refused", "begin")
 """Messages across hosts before the first roster, see `fedsvm.federation.hosts.messages`."""
 KINDS = (DATA_KIND, ENVELOPE_KIND, HELLO_KIND, *CONTROL_KINDS, *JOINING_KINDS)
-"""All, each at the place by which a frame names it."""
+"""All kinds; a frame has the position of its kind in this list."""
 
 _NARROW = "<i4" if np.dtype(int).itemsize == 4 else None
-"""The type of numpy's integers where they have 4 bytes, as in a browser. On the wire all integers have 8."""
+"""The type of numpy's integers on systems where they have 4 bytes, such as a browser. On the wire, integers have 8."""
 _DTYPES: dict[str, np.dtype[Any]] = {
     "<f8": np.dtype("<f8"),
     "<i8": np.dtype("<i8"),
@@ -131,19 +131,16 @@ class Message:
 
 
 def encode(message: Message) -> bytes:
-    """Return the frame of `message`.
-
-    Raises ValueError where the message could not be decoded at the other end.
-    """
+    """Return the frame of `message`. Raises ValueError if the receiver could not decode it."""
     if (payload_bytes := message.payload_bytes) > MAX_ARRAY_BYTES:
-        raise ValueError(f"the arrays of a message have {payload_bytes} bytes; at most {MAX_ARRAY_BYTES} go")
+        raise ValueError(f"the arrays of a message must have {MAX_ARRAY_BYTES} bytes or fewer, got {payload_bytes}")
     return b"".join(parts(message))
 
 
 def parts(message: Message) -> list[bytes | memoryview]:
     """Return the frame of `message` in parts. The buffers of contiguous arrays are not copied.
 
-    Raises ValueError as `encode` does, but for arrays that are too long.
+    Raises ValueError like `encode`, except for arrays that are too long.
     """
     specs: tuple[tuple[str, str, tuple[int, ...]], ...] = ()
     buffers: list[bytes | memoryview] = []
@@ -158,12 +155,14 @@ def parts(message: Message) -> list[bytes | memoryview]:
         specs += ((name, code, array.shape),)
         buffers.append(array.reshape(-1).view(np.uint8).data if array.size else b"")
     if len(specs) > MAX_ARRAYS:
-        raise ValueError(f"{len(specs)} arrays in one message; at most {MAX_ARRAYS} go")
+        raise ValueError(f"a message must have {MAX_ARRAYS} arrays or fewer, got {len(specs)}")
     of_fields = msgpack.packb(message.fields) if message.fields else b""
     of_specs = _pack_specs(specs) if specs else b""
     for name, packed, most in (("fields", of_fields, MAX_FIELDS_BYTES), ("specs", of_specs, MAX_SPECS_BYTES)):
         if len(packed) > most:
-            raise ValueError(f"the {name} of a {message.kind} message have {len(packed)} bytes; at most {most} go")
+            raise ValueError(
+                f"the {name} of a {message.kind} message must have {most} bytes or fewer, got {len(packed)}"
+            )
     lengths = (len(of_fields), len(of_specs))
     end = sum(lengths)
     tags = (message.sequence, message.hop, message.round, message.run)
@@ -193,7 +192,7 @@ def decode(frame: bytes | memoryview) -> Message:
     start = _HEAD.size + of_fields
     end = start + of_specs
     if end > len(frame):
-        raise Malformed("a frame that is cut short")
+        raise Malformed("an incomplete frame")
     fields = _unpack(frame[_HEAD.size : start]) if of_fields else {}
     if not isinstance(fields, dict):
         raise Malformed("the fields are not a table")
@@ -204,7 +203,7 @@ def decode(frame: bytes | memoryview) -> Message:
         if end > len(frame):
             raise Malformed("array list does not match the frame")
         array = np.frombuffer(frame, dtype, size // dtype.itemsize, begin).reshape(shape)
-        if not array.flags.aligned:  # numpy adds up such arrays in another order, and where one lies is chance
+        if not array.flags.aligned:  # numpy sums unaligned arrays in another order, and their address is random
             array = array.copy()
         array.setflags(write=False)
         arrays[name] = array
@@ -215,15 +214,15 @@ def decode(frame: bytes | memoryview) -> Message:
 
 @functools.lru_cache(maxsize=32)
 def _pack_specs(specs: tuple[tuple[str, str, tuple[int, ...]], ...]) -> bytes:
-    """Return packed specs. Remembered, since round after round a party sends the same."""
+    """Return packed specs. They are cached, since a party sends the same specs in most rounds."""
     return bytes(msgpack.packb(specs))
 
 
 @functools.lru_cache(maxsize=32)
 def _specs(packed: bytes) -> tuple[tuple[str, np.dtype[Any], tuple[int, ...], int], ...]:
-    """Name, type, shape and bytes of every array. Raises Malformed.
+    """Return name, type, shape and bytes of every array. Raises Malformed.
 
-    Remembered, for round after round a peer says the same.
+    The result is cached, since a peer sends the same specs in most rounds.
     """
     specs = _unpack(packed)
     if not isinstance(specs, list) or len(specs) > MAX_ARRAYS:
@@ -243,9 +242,9 @@ def _spec(spec: object) -> tuple[str, np.dtype[Any], tuple[int, ...], int]:
         raise Malformed("an array of unknown type or shape")
     for side in shape:
         if type(side) is not int or not 0 <= side <= MAX_ARRAY_BYTES:
-            raise Malformed("an array with an impossible side")
-    if math.prod(side or 1 for side in shape) > MAX_ARRAY_BYTES:  # which numpy refuses even of no numbers
-        raise Malformed("an array with impossible sides")
+            raise Malformed("an array with an invalid dimension")
+    if math.prod(side or 1 for side in shape) > MAX_ARRAY_BYTES:  # numpy refuses such sides even for empty arrays
+        raise Malformed("an array with invalid dimensions")
     return name, dtype, tuple(shape), math.prod(shape) * dtype.itemsize
 
 

@@ -1,7 +1,7 @@
 """The text form of keys: Z85 (ZeroMQ RFC 32), five letters for four bytes.
 
-The functions are those of `zmq.utils.z85`. They are here since a site that takes part through a web server needs no
-sockets, and then no pyzmq.
+The functions equal those of `zmq.utils.z85`. They are here because a site that takes part through a web server needs no
+sockets, and so no pyzmq.
 """
 
 from __future__ import annotations
@@ -35,4 +35,4 @@ def decode(letters: str | bytes) -> bytes:
         ]
         return struct.pack(f">{len(words)}I", *words)
     except (KeyError, struct.error) as error:
-        raise ValueError("the text has letters, or groups of letters, that Z85 does not have") from error
+        raise ValueError("the text must consist of groups of five letters of Z85") from error

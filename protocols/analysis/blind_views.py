@@ -1,8 +1,8 @@
-"""The views of parties on a blind system (`blind_system`): the solution, the sums opened with it, or all of it.
+"""The views of parties on a blind system (`blind_system`): the solution, the sums opened with it, or the whole system.
 
-They are computed from transcripts, by the steps of the protocol. Sites that receive the solution see it, the
-coordinator sees the sums opened with it, and any two members of the committee the system itself. A round may have
-several systems.
+They are computed from transcripts, following the protocol. Sites see the solution if they receive it, the coordinator
+sees the sums opened with it, and any two members of the committee see the system itself. A round may have several
+systems.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from fedsvm.protocols.common_seed import SHAPE
 Entries = Mapping[str, Sequence[TranscriptEntry]]
 
 
-def told_solutions(entries: Sequence[TranscriptEntry], systems: Sequence[BlindSystem]) -> list[FloatArray]:
+def received_solutions(entries: Sequence[TranscriptEntry], systems: Sequence[BlindSystem]) -> list[FloatArray]:
     """Return the solutions (size, problems) of each system, as a site receives them."""
-    messages = zip(_told_bundles(entries), bundles_of(systems), strict=True)
+    messages = zip(_solution_bundles(entries), bundles_of(systems), strict=True)
     return [each for array, bundle in messages for each in np.split(array, len(bundle))]
 
 
-def _told_bundles(entries: Sequence[TranscriptEntry]) -> list[FloatArray]:
+def _solution_bundles(entries: Sequence[TranscriptEntry]) -> list[FloatArray]:
     floats = [each for each in entries if each.array.dtype == np.float64 and each.what in (SENT, RECEIVED)]
     received = [each for each in floats if each.what == RECEIVED and each.peer != COORDINATOR]
     sent = [each for each in floats if each.what == SENT]
@@ -111,7 +111,7 @@ class _Pair:
     systems: Sequence[BlindSystem]
 
     def of_first_and_second(self, place: int) -> FloatArray:
-        """Add up both shares."""
+        """Return the sum of both shares."""
         system, members = self.systems[place], self.members
         told = self._between(COORDINATOR, members.second)
         blinded = [each for each in told if each.dtype == np.uint64][-1]  # a masked sum sends others before
@@ -123,7 +123,7 @@ class _Pair:
         )
 
     def of_first_and_dealer(self, place: int) -> FloatArray:
-        """Add the dealer's V to T - V."""
+        """Return R + T, where T is the dealer's V plus T - V."""
         theirs = self._symmetric(self.members.second, self.members.first, place, 0)
         return self._decode(place, self._of_first(place) + theirs + self._deal(place, self.members.second, 0))
 

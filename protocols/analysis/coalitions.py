@@ -1,9 +1,9 @@
-"""The inputs that colluding parties learn from secure sums: from the protocol's algebra, and from what was seen.
+"""The inputs that colluding parties learn from secure sums: by the protocol's algebra, and from the observed numbers.
 
 A victim's input is determined if its unit vector is a combination of the linear forms that the coalition sees, with
-coefficients modulo 2^64, and the same combination of the numbers that were really seen gives the input itself.
+coefficients modulo 2^64. The same combination of the observed numbers is then the input itself.
 
-The sum counts as known to every coalition: it is what the protocol is there to reveal.
+The sum counts as known to every coalition, since the protocol reveals it by design.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from fedsvm.protocols.sums.secure_sum import SecureSum
 
 
 def view(record: Record, coalition: Iterable[str], *, coordinator: bool) -> list[Label]:
-    """Return the part of a record that a coalition knows: what its members receive, draw and contribute, and the sum.
+    """Return the vectors of a record that a coalition knows: those that its members receive, draw and input, and the
+    sum.
 
     Parameters
     ----------
@@ -46,14 +47,14 @@ def view(record: Record, coalition: Iterable[str], *, coordinator: bool) -> list
 def reconstruction_coefficients(
     symbols: Record, seen: Sequence[Label], sites: Sequence[str], victims: Iterable[str]
 ) -> dict[str, dict[Label, int]]:
-    """Return how to compute the victims' inputs from what is seen.
+    """Return the coefficients by which the victims' inputs are combinations of the observed vectors.
 
     Parameters
     ----------
     symbols : Record
         The linear views of the protocol, by `linear_views`.
     seen : sequence of Label
-        What the coalition knows of them, by `view`.
+        The vectors that the coalition knows, by `view`.
     sites : sequence of str
         All sites, in ring order.
     victims : iterable of str
@@ -62,7 +63,7 @@ def reconstruction_coefficients(
     Returns
     -------
     dict of site to dict of Label to int
-        Signed coefficients other than 0, for the victims whose inputs are determined; see `combined`.
+        The signed coefficients other than 0, for victims whose inputs are determined; see `combine_vectors`.
     """
     span = Span(np.vstack([symbols[label] for label in seen]))
     length = symbols[seen[0]].shape[1]
@@ -81,9 +82,9 @@ def combine_vectors(coefficients: Mapping[Label, int], record: Record) -> Residu
     Parameters
     ----------
     coefficients : mapping of Label to int
-        Signed and small, since each is so many additions.
+        Small signed numbers, since each takes as many additions.
     record : Record
-        The vectors, of one limb or two.
+        The vectors, with one limb or two.
 
     Returns
     -------
@@ -99,7 +100,7 @@ def combine_vectors(coefficients: Mapping[Label, int], record: Record) -> Residu
 
 @dataclass(frozen=True)
 class AnalysedSum:
-    """One sum, executed on symbols and on numbers that are long enough to tell a coincidence from a leak.
+    """One sum, executed on symbols and on numbers that are long enough to rule out coincidences.
 
     Attributes
     ----------
@@ -109,7 +110,7 @@ class AnalysedSum:
     symbols : Record
         Its linear views.
     numbers : Record
-        The same vectors where the inputs are random.
+        The same vectors for random inputs.
     """
 
     protocol: SecureSum
@@ -154,8 +155,8 @@ class AnalysedSum:
         Raises
         ------
         AssertionError
-            If the algebra and the numbers disagree: coefficients that do not give the input, or an input that is a
-            combination of what was seen though the algebra has none.
+            The algebra and the numbers disagree: the coefficients do not give the input, or an input is a combination
+            of the observed vectors although the algebra has none.
         """
         victims = [site for site in self.sites if site not in coalition]
         seen = view(self.symbols, coalition, coordinator=coordinator)
@@ -188,7 +189,7 @@ def smallest_breaking_coalition(protocol: SecureSum, count: int) -> int:
     Raises
     ------
     AssertionError
-        If the algebra and the numbers disagree.
+        The algebra and the numbers disagree.
     """
     analysed = AnalysedSum.of(protocol, count)
     return next(

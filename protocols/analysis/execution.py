@@ -1,8 +1,8 @@
-"""One secure sum, run in memory: what the coordinator learns, what it cost, and every vector that a party has seen.
+"""One secure sum, executed in memory: its result, its cost, and every vector that a party has seen.
 
-The parties are threads and run the very functions that site processes run. What they send, draw and put in becomes a
-record, in which every vector has a label that says whose it is; the transcripts of a run over sockets are labelled the
-same way, so that what follows from the one record can be tried on the other.
+The parties are threads that run the same functions as site processes. Their messages, draws and inputs become a record,
+in which a label names the owner of every vector. Transcripts of runs over sockets have the same labels, so conclusions
+from one record can be checked on the other.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ class Label(NamedTuple):
     what : str
         "received", "drew", "input" or "total".
     party : str
-        Who received or drew it, or put it in; "" of the total.
+        The party that received or drew the vector, or whose input it is; "" for the total.
     peer : str, default ""
-        Who sent what was received; which keystream it is that was drawn.
+        The sender of a received vector; the name of a drawn keystream.
     place : int, default 0
-        Its place among those of the same kind, party and peer.
+        Its position among the vectors of the same kind, party and peer.
     """
 
     what: str
@@ -45,16 +45,16 @@ Record = dict[Label, Residues]
 
 
 class Execution(NamedTuple):
-    """One secure sum that was run in memory.
+    """One secure sum that was executed in memory.
 
     Attributes
     ----------
     inputs : mapping of site to Residues of shape (limbs, d)
-        What each site put in.
+        The input of each site.
     total : Residues of shape (limbs, d), or None
-        What the coordinator's part returned; None where a site receives it, and of a protocol that returns nothing.
+        The value of the coordinator's part; None if a site receives the sum, or the protocol returns nothing.
     network : InMemoryNetwork
-        All that was sent and drawn.
+        The record of all messages and draws.
     """
 
     inputs: Mapping[str, Residues]
@@ -68,7 +68,7 @@ class Execution(NamedTuple):
 
     @property
     def record(self) -> Record:
-        """Every vector of the inputs' shape that was put in, received, drawn or revealed."""
+        """Every vector of the inputs' shape: inputs, received and drawn vectors, and the total."""
         shape = next(iter(self.inputs.values())).shape
         record = {Label("input", site): vector for site, vector in self.inputs.items()}
         if self.total is not None:
@@ -92,17 +92,17 @@ def execute(
     network: InMemoryNetwork | None = None,
     receiver: str = COORDINATOR,
 ) -> Execution:
-    """Run one secure sum in memory.
+    """Execute one secure sum in memory.
 
     Parameters
     ----------
     protocol : SecureSum
     inputs : mapping of site to Residues of shape (limbs, d)
-        What each site puts in; in ring order, all of one shape.
+        The input of each site, in ring order; all have the same shape.
     network : InMemoryNetwork, default one over the sites of `inputs`
-        A network without a past, such as one in which sites die.
+        An unused network, for example one in which sites die.
     receiver : str, default the coordinator
-        Who learns the sum: the coordinator, or one of the sites.
+        The party that learns the sum: the coordinator, or one of the sites.
 
     Returns
     -------
@@ -111,9 +111,9 @@ def execute(
     Raises
     ------
     RoundAborted
-        Where a party died and the others gave up.
+        A party died and the others aborted the round.
     Exception
-        Whatever a party raised, such as PeerDropped where a site died whom the sum cannot do without.
+        The error of a party, such as PeerDropped after the death of a site without which there is no sum.
     """
     network = network or InMemoryNetwork(tuple(inputs))
     limbs, length = next(iter(inputs.values())).shape
@@ -134,9 +134,9 @@ def label_vectors(what: str, party: str, peer: str, arrays: Iterable[Residues], 
     what, party, peer : str
         As in `Label`.
     arrays : iterable of arrays
-        In the order in which they came or were drawn. Those of another type or number of limbs are left out.
+        The arrays in the order in which they arrived or were drawn. Other types and numbers of limbs are omitted.
     shape : (limbs, d)
-        Of the vectors.
+        The shape of the vectors.
 
     Returns
     -------

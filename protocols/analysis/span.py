@@ -1,7 +1,7 @@
-"""Linear algebra over the integers modulo 2^64: whether a vector is a combination of others, and which ones.
+"""Linear algebra over the integers modulo 2^64: whether a vector is a combination of others, and its coefficients.
 
-The ring has zero divisors, the even residues, so that Gaussian elimination cannot divide by any pivot that is not 0. It
-can by one with the fewest factors of 2, since every other entry in its column is a multiple of it.
+The even residues are zero divisors, so Gaussian elimination cannot divide by an arbitrary pivot. It uses the pivot with
+the fewest factors of 2, since every other entry in its column is a multiple of it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 _SPARE_COLUMNS = 64
-"""In k + 64 columns a random vector is a combination of k others, be it modulo 2 only, with a chance of 2^-64."""
+"""In k + 64 columns, a random vector is a combination of k others, even modulo 2 only, with probability 2^-64."""
 
 
 class Span:
@@ -66,7 +66,8 @@ def are_combinations(vectors: Sequence[NDArray[np.uint64]], others: NDArray[np.u
     Returns
     -------
     list of bool
-        One a vector. All False where d is less than k + 64; False for a vector of zeros, which is a combination of any.
+        One value for each vector. All are False if d is less than k + 64. A vector of zeros is False, although it is a
+        combination of any vectors.
     """
     enough = len(others) + _SPARE_COLUMNS
     width = others.shape[1]
@@ -80,7 +81,7 @@ def are_combinations(vectors: Sequence[NDArray[np.uint64]], others: NDArray[np.u
 
 @dataclass(frozen=True)
 class _Pivot:
-    """A row whose entry in `column` is 2^shift, and behind it how it is made of the original rows."""
+    """A row whose entry in `column` is 2^shift, followed by its coefficients in the original rows."""
 
     row: NDArray[np.uint64]
     column: int

@@ -1,6 +1,6 @@
 """The requirements for every secure sum, checked in memory: correct result, stated cost, stated secrecy.
 
-`check_sum` is for sums of this project and of others; the tests run it over all of ours.
+`check_sum` is for the sums of this project, which the tests check, and for those of other packages.
 """
 
 from __future__ import annotations
@@ -25,23 +25,26 @@ from fedsvm.protocols.sums.secure_sum import SecureSum
 
 MAX_SITES = 8
 _SHAPES = [(1, 0), (1, 1), (2, 3), (1, 70_000)]
-"""Of residues: none, one, of two limbs, and more than a message of a ring carries."""
+"""Shapes of residues: empty, one residue, two limbs, and more than one message of a ring."""
 
 _ATTACKED = range(4, 7)
 _BOUND = 100.0
 
 
 class ConformanceError(AssertionError):
-    """A sum does not keep what it must; the message says what."""
+    """A sum does not meet a requirement, which the message names."""
 
 
 def check_sum(protocol: SecureSum) -> Iterator[str]:
     """Check one property after the other: correctness, cost, faults, secrecy.
 
-    Sums are exact and cost what the formula says, over all numbers of sites up to 8; so does a sum that one site opens;
-    values that do not fit are refused; no party is left waiting when another dies or fails; and as many colluders as
-    stated learn a site's input, and no fewer, by the algebra of the messages and by the numbers in them. Whether masks
-    are uniform is the channel's part, so that a sum must draw all of them by `channel.random`.
+    - Sums are exact and have the cost of the formula, for all numbers of sites up to 8. So has a sum that a site opens.
+    - Values that do not fit are refused.
+    - No party waits forever when another dies or fails.
+    - The stated number of colluders learns a site's input, and fewer do not, by the algebra of the messages and by the
+      numbers in them.
+
+    The channel guarantees that random vectors are uniform, so a sum must draw all masks by `channel.random`.
 
     Parameters
     ----------
@@ -50,7 +53,7 @@ def check_sum(protocol: SecureSum) -> Iterator[str]:
     Yields
     ------
     str
-        What was kept, in words.
+        A sentence for each requirement that is met.
 
     Raises
     ------
@@ -63,17 +66,17 @@ def check_sum(protocol: SecureSum) -> Iterator[str]:
     counts = range(max(1, protocol.min_sites), max(MAX_SITES, protocol.min_sites) + 1)
     for count, shape in itertools.product(counts, _SHAPES):
         check_exact(protocol, count, shape)
-    yield f"sums over {counts[0]} to {counts[-1]} sites are exact and cost what the formula says"
+    yield f"sums over {counts[0]} to {counts[-1]} sites are exact and have the cost of the formula"
     for count in counts:
         _check_for_one_site(protocol, count)
-    yield "a sum that one site opens is that site's alone, at the cost of the formula"
+    yield "a sum that one site opens is known to that site only, at the cost of the formula"
     _check_bound(protocol)
     yield "values that do not fit the bound are refused before anything is sent"
     for number, message in itertools.product(range(counts[-1]), range(1, 9)):
         _check_death(protocol, counts[-1], number, message)
     for failing in (*site_names(counts[-1]), COORDINATOR):
         _check_failure(protocol, counts[-1], failing)
-    yield "a party that dies or fails leaves nobody waiting, and no wrong sum"
+    yield "no party waits forever after another dies or fails, and no sum is wrong"
     attacked = [count for count in _ATTACKED if count >= protocol.min_sites] or [protocol.min_sites]
     for count in attacked:
         _check_coalitions(protocol, count)
@@ -81,7 +84,7 @@ def check_sum(protocol: SecureSum) -> Iterator[str]:
 
 
 def check_exact(protocol: SecureSum, count: int, shape: tuple[int, int]) -> None:
-    """Check that the sum is that of the integers modulo 2^64 a limb, and costs what the formula says.
+    """Check that the sum is exact modulo 2^64 a limb, and has the cost of the formula.
 
     Parameters
     ----------
@@ -89,7 +92,7 @@ def check_exact(protocol: SecureSum, count: int, shape: tuple[int, int]) -> None
     count : int
         Number of sites.
     shape : (limbs, d)
-        Of the residues.
+        The shape of the residues.
 
     Raises
     ------
@@ -107,7 +110,7 @@ def check_exact(protocol: SecureSum, count: int, shape: tuple[int, int]) -> None
 
 
 def _check_for_one_site(protocol: SecureSum, count: int) -> None:
-    """Check that what the coordinator forwards to the site that opens the sum is uniform, for one message more."""
+    """Check that the coordinator forwards a uniform vector to the site that opens the sum, with one further message."""
     opener, shape = site_names(count)[-1], (2, 3)
     values = [np.arange(6.0).reshape(shape) * (number + 1) / 32 for number in range(count)]
     network = InMemoryNetwork(site_names(count))
@@ -123,7 +126,7 @@ def _check_for_one_site(protocol: SecureSum, count: int) -> None:
     opened = results[opener]
     total = None if opened is None else protocol.decode(opened, shape, _BOUND, count)
     if results[COORDINATOR] is not None or total is None or not np.array_equal(total, np.sum(values, axis=0)):
-        raise ConformanceError(f"{protocol.name}: a sum of {count} sites for the eyes of {opener} is not theirs.")
+        raise ConformanceError(f"{protocol.name}: a sum of {count} sites that {opener} opens is wrong.")
     forwarded = next(m.array for m in reversed(network.sent) if (m.sender, m.receiver) == (COORDINATOR, opener))
     if np.array_equal(forwarded, protocol.encode(np.sum(values, axis=0), _BOUND, count)):
         raise ConformanceError(f"{protocol.name}: the coordinator can read the sum that it forwards to {opener}.")
@@ -139,13 +142,13 @@ def _check_bound(protocol: SecureSum) -> None:
             protocol.encode(np.array([value]), 1.0, 5)
         except BoundExceeded:
             continue
-        raise ConformanceError(f"{protocol.name}: {value} is taken for a value within 1.")
+        raise ConformanceError(f"{protocol.name}: the value {value} is accepted although the bound is 1.")
 
 
 def _check_death(protocol: SecureSum, count: int, number: int, message: int) -> None:
-    """Check that with a site that dies the sum is that of all or of the others, or there is none.
+    """Check that the sum is over all sites, over the survivors, or absent, if a site dies.
 
-    number: of the dying site, from 0. message: before which of its messages it dies, from 1.
+    number: the position of the dying site, from 0. message: the number of its message, from 1, before which it dies.
     """
     inputs = _random_inputs(count, (1, 3))
     dying = site_names(count)[number]
@@ -160,7 +163,7 @@ def _check_death(protocol: SecureSum, count: int, number: int, message: int) -> 
 
 
 def _check_failure(protocol: SecureSum, count: int, failing: str) -> None:
-    """Check that a party that fails, a site or the coordinator, ends the round for all, and none is left waiting."""
+    """Check that the failure of a site or of the coordinator ends the round for all parties."""
 
     def contribute(channel: Channel, vector: Residues) -> None:
         if channel.me == failing:
@@ -177,11 +180,11 @@ def _check_failure(protocol: SecureSum, count: int, failing: str) -> None:
         execute(with_failure, _random_inputs(count, (1, 3)))
     except (_PartyFailure, RoundAborted, Transient):
         return
-    raise ConformanceError(f"{protocol.name}: nobody notices that {failing} failed.")
+    raise ConformanceError(f"{protocol.name}: the round does not end after {failing} failed.")
 
 
 class _PartyFailure(Exception):
-    """The exception by which a party is made to fail."""
+    """The simulated failure of a party."""
 
 
 def _check_coalitions(protocol: SecureSum, count: int) -> None:

@@ -1,9 +1,9 @@
-"""Encryption that commutes: points of a curve, multiplied by one secret number after the other.
+"""Commutative encryption: points of a curve, multiplied by the secret number of each party.
 
-Whoever's turn it is, the order does not matter: what all have encrypted is equal if and only if it was equal before.
-Points are x-coordinates on the NIST curves, whose orders are prime: no point leaks anything by its order, as half of
-those on Curve25519 would, and every secret number has an inverse, so that what all have encrypted can be decrypted by
-all again. P-256 serves where hashes are compared; P-521 has room for content that is to be read again.
+The order of the parties does not matter: points that all parties encrypted are equal if and only if the original points
+were equal. Points are x-coordinates on the NIST curves, whose orders are prime. So no point reveals anything by its
+order, as half of the points of Curve25519 would, and every secret number has an inverse for decryption. P-256 is used
+to compare hashes; P-521 has room for content that is decrypted again.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ CurvePoints = NDArray[np.uint8]
 """(m, bytes of a point): x-coordinates, most significant byte first."""
 
 _EITHER = b"\2"
-"""Says which of the two points of an x-coordinate is meant; their multiples have the same x-coordinates."""
+"""The prefix that selects one of the two points of an x-coordinate; their multiples have the same x-coordinates."""
 _MAX_TRIES = 128
 
 
@@ -34,11 +34,11 @@ class Group:
     ----------
     curve : EllipticCurve
     order : int
-        How many points it has.
+        The number of its points.
     point_bytes : int
-        Of an x-coordinate.
+        The number of bytes of an x-coordinate.
     spare_bits : int
-        How many bits at its front are always 0.
+        The number of leading bits of an x-coordinate that are always 0.
     """
 
     curve: ec.EllipticCurve
@@ -48,7 +48,7 @@ class Group:
 
     @property
     def max_content_bytes(self) -> int:
-        """The bytes of content that a point holds, without length, counter, and a first byte of 0."""
+        """Maximum bytes of content in a point, without the length, the counter, and a first byte of 0."""
         return self.point_bytes - 3
 
     def hash_identifiers(self, identifiers: Iterable[str], salt: bytes) -> CurvePoints:
@@ -58,7 +58,7 @@ class Group:
         ----------
         identifiers : iterable of str
         salt : bytes
-            Makes it another point in every run.
+            Random bytes of the run, so that points of two runs differ.
 
         Returns
         -------
@@ -73,7 +73,7 @@ class Group:
         return self._stack([self._first_point(candidates(identifier.encode())) for identifier in identifiers])
 
     def embed_contents(self, contents: Iterable[bytes]) -> CurvePoints:
-        """Return a point for each content, which `contents_of` reads again.
+        """Return a point for each content, from which `contents_of` returns it.
 
         Parameters
         ----------
@@ -82,17 +82,17 @@ class Group:
         Returns
         -------
         CurvePoints of shape (m, point_bytes)
-            0, length, content, zeros, and a counter that makes it a point.
+            For each content: a zero, its length, the content, zeros, and a counter for which the bytes are a point.
 
         Raises
         ------
         ValueError
-            For a content of more than `max_content_bytes`.
+            A content has more than `max_content_bytes`.
         """
 
         def candidates(content: bytes) -> Iterator[bytes]:
             if len(content) > self.max_content_bytes:
-                raise ValueError(f"{len(content)} bytes do not fit a point; at most {self.max_content_bytes} do")
+                raise ValueError(f"a content must have {self.max_content_bytes} bytes or fewer, got {len(content)}")
             body = b"\0" + bytes([len(content)]) + content.ljust(self.max_content_bytes, b"\0")
             for counter in range(_MAX_TRIES):
                 yield body + bytes([counter])
@@ -114,7 +114,7 @@ class Group:
         Raises
         ------
         ValueError
-            For bytes that are no point.
+            Some bytes are not a point.
         """
         return self._stack([key.exchange(ec.ECDH(), self._point(point.tobytes())) for point in points])
 
@@ -124,7 +124,7 @@ class Group:
             with contextlib.suppress(ValueError):
                 self._point(candidate)
                 return candidate
-        raise AssertionError("as many coins fell on one side")
+        raise AssertionError("no candidate is a point, which has a negligible probability")
 
     def _point(self, x: bytes) -> ec.EllipticCurvePublicKey:
         return ec.EllipticCurvePublicKey.from_encoded_point(self.curve, _EITHER + x)
@@ -144,14 +144,14 @@ P521 = Group(
 
 
 class Cipher:
-    """One party's secret number, for one use of a protocol.
+    """One party's secret number, for one execution of a protocol.
 
     Parameters
     ----------
     group : Group
-        Of the points to encrypt.
+        The group of the points to encrypt.
     source : Random
-        Draws the number: a generator of secret ones.
+        A cryptographic generator, which draws the number.
     """
 
     def __init__(self, group: Group, source: Random) -> None:
@@ -174,12 +174,12 @@ class Cipher:
         Raises
         ------
         ValueError
-            For bytes that are no point.
+            Some bytes are not a point.
         """
         return self._group.multiply(points, self._encrypting)
 
     def decrypt(self, points: CurvePoints) -> CurvePoints:
-        """Invert `encrypt`, also if others have encrypted the points before or since.
+        """Invert `encrypt`, even if others encrypted the points before or afterwards.
 
         Parameters
         ----------
@@ -192,13 +192,13 @@ class Cipher:
         Raises
         ------
         ValueError
-            For bytes that are no point.
+            Some bytes are not a point.
         """
         return self._group.multiply(points, self._decrypting)
 
 
 def contents_of(points: CurvePoints) -> list[bytes]:
-    """Return what was embedded in points.
+    """Return the contents embedded in points.
 
     Parameters
     ----------
@@ -211,10 +211,10 @@ def contents_of(points: CurvePoints) -> list[bytes]:
     Raises
     ------
     ValueError
-        Where nothing was embedded in one.
+        A point has no content.
     """
     if any(point[0] or point[1] > len(point) - 3 for point in points):
-        raise ValueError("a point holds no content")
+        raise ValueError("a point has no content")
     return [point[2 : 2 + int(point[1])].tobytes() for point in points]
 
 

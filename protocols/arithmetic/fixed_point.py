@@ -1,9 +1,9 @@
-"""float64 to and from the integers modulo 2^64, or modulo 2^128 where 64 bits would cost precision.
+"""Conversion of float64 to and from integers modulo 2^64, or modulo 2^128 if 64 bits would lose precision.
 
-A value x becomes round(x * 2^f), with f as large as the declared bound B on the size of any sum of n such values
-allows: n * B * 2^f < 2^63 (or 2^127). Sums of residues are exact, in any order; what is lost is the rounding of each
-input, at most 2^-(f+1). Residues modulo 2^128 are two limbs, added with carry: the carry never shows, so a sum of
-wide residues reveals the sum alone.
+A value x becomes round(x * 2^f). The number f is the largest with n * B * 2^f < 2^63 (or 2^127), for n values and the
+declared bound B on their absolute values and sums. Sums of residues are exact, in any order; the only error is the
+rounding of each input, at most 2^-(f+1). Residues modulo 2^128 have two limbs, added with carry. The carry is not
+visible, so a sum of wide residues reveals only the sum.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from fedsvm.federation.errors import BoundExceeded
 
 LIMB_BITS = 64
 MIN_FRACTION_BITS = 40
-"""One limb serves where it leaves this many bits behind the point; beyond, two limbs do."""
+"""Minimum number of fraction bits with one limb; otherwise two limbs are used."""
 
 _BLOCK = 1 << 14
-"""Values that are encoded or decoded at a time: what is between the steps stays in the cache."""
+"""Number of values encoded or decoded at a time, so that intermediate results fit the cache."""
 
 MAX_BOUND = 2.0**62
-"""The bound used for an unknown one: two limbs then keep 50 bits or more behind the point."""
+"""The bound used if it is unknown: two limbs then have 50 fraction bits or more."""
 
 
 @dataclass(frozen=True)
@@ -35,11 +35,11 @@ class FixedPoint:
     Attributes
     ----------
     limbs : int
-        Of 64 bits; 1 or 2.
+        The number of limbs of 64 bits: 1 or 2.
     fraction_bits : int
-        How many bits are behind the point.
+        The number of fraction bits.
     bound : float
-        No value exceeds it in size.
+        Maximum absolute value.
     """
 
     limbs: int
@@ -54,9 +54,9 @@ class FixedPoint:
         Parameters
         ----------
         bound : float
-            No value, and no partial sum of values, exceeds it in size; math.inf where nothing is known.
+            Maximum absolute value of each value and of each partial sum; math.inf if it is unknown.
         sites : int
-            How many values a sum has.
+            The number of values in a sum.
 
         Returns
         -------
@@ -65,7 +65,7 @@ class FixedPoint:
         Raises
         ------
         ValueError
-            For a bound that is not positive or larger than 2^62, or more sites than fit.
+            The bound is not positive or is larger than 2^62, or there are too many sites.
         """
         known = MAX_BOUND if math.isinf(bound) else bound
         if not 0 < known <= MAX_BOUND:
@@ -91,7 +91,7 @@ class FixedPoint:
         Raises
         ------
         BoundExceeded
-            For a value that is not finite or beyond the bound.
+            A value is not finite or exceeds the bound.
         """
         flat = values.reshape(-1)
         if flat.size <= _BLOCK:
@@ -104,9 +104,9 @@ class FixedPoint:
     def _encode(self, flat: FloatArray, whole: FloatArray) -> Residues:
         if (
             flat.size and not max(np.maximum.reduce(flat), -np.minimum.reduce(flat)) <= self.bound
-        ):  # one that is not a number is not below it
+        ):  # NaN compares as not below it
             self._refuse(whole)
-        scaled = flat * 2.0**self.fraction_bits  # exact, as is every product with a power of two in this range
+        scaled = flat * 2.0**self.fraction_bits  # exact, since the factor is a power of two
         np.rint(scaled, out=scaled)
         if self.limbs == 1:
             return scaled.astype(np.int64).view(np.uint64)[None, :]
@@ -168,7 +168,7 @@ def add(a: Residues, b: Residues) -> Residues:
 
 
 def accumulate(total: Residues, residues: Residues, sign: int = 1) -> None:
-    """Add residues to a total, or with `sign` -1 take them off, in its place, elementwise modulo 2^64 or 2^128.
+    """Add residues to a total, or with `sign` -1 subtract them, in place, elementwise modulo 2^64 or 2^128.
 
     Parameters
     ----------
@@ -192,12 +192,12 @@ def total_of(vectors: Residues) -> Residues:
     Parameters
     ----------
     vectors : Residues of shape (vectors, limbs, d)
-        One at least.
+        At least one vector.
 
     Returns
     -------
     Residues of shape (limbs, d)
-        Of one vector that vector itself.
+        For a single vector, the vector itself instead of a copy.
     """
     total: Residues
     if len(vectors) == 1:

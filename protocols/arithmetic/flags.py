@@ -1,4 +1,4 @@
-"""Flags of sites as bits of 64-bit words, as they travel."""
+"""Flags of sites, packed as bits of 64-bit words for messages."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def pack_flags(flags: NDArray[np.bool_]) -> Residues:
 
 
 def unpack_flags(words: Residues, count: int) -> list[int]:
-    """Return as many flags from words. Raises StepRefused if others are set."""
+    """Return this many flags from words. Raises StepRefused if further bits are set."""
     flags = np.unpackbits(words.view(np.uint8), bitorder="little")
     if flags[count:].any():
         raise StepRefused("the coordinator names sites that are not in the round; nothing was opened")
@@ -26,5 +26,5 @@ def unpack_flags(words: Residues, count: int) -> list[int]:
 
 
 def word_count(count: int) -> int:
-    """Return the number of 64-bit words that hold so many flags."""
+    """Return the number of 64-bit words for this many flags."""
     return -(-count // 64)

@@ -1,11 +1,11 @@
-"""Large integers as residues modulo several primes, in float64: matrix products are calls of BLAS, and exact.
+"""Large integers as residues modulo several primes, in float64, with exact matrix products by BLAS.
 
-A number is known by its remainders modulo primes below 2^b. Sums and products are taken modulo each prime. With b bits
-a sum of s products of remainders is below s * 2^(2 b); b is the largest for which that is at most 2^53, so that every
-partial sum is a whole number that float64 has.
+A number is represented by its remainders modulo primes below 2^b. Sums and products are computed modulo each prime. A
+sum of s products of remainders is below s * 2^(2 b); b is the largest number for which this is at most 2^53, so float64
+represents every partial sum exactly.
 
-Arrays of residues have the shape (primes, rows, columns). A residue is the remainder that is smallest in size, or the
-one that is not negative; only packed words need the second.
+Arrays of residues have the shape (primes, rows, columns). A residue is the remainder with the smallest absolute value,
+except in packed words, which need nonnegative remainders.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ from numpy.typing import NDArray
 from fedsvm.federation.arrays import FloatArray, IntArray, Residues
 
 _EXACT_BITS = 53
-"""Whole numbers up to 2^53 are float64."""
+"""float64 represents whole numbers up to 2^53 exactly."""
 
 _MAX_BITS = 22
 _LANE_BITS = 32
-"""A word of 64 bits carries two residues, or two sums of residues below 2^32."""
+"""Bits of a residue in a word: a word of 64 bits has two residues, or two sums of residues below 2^32."""
 
 _LIMB_BITS = 30
-"""Of the digits of numbers that are encoded: times a residue they are whole numbers of float64."""
+"""Bits of a digit of an encoded number: the product with a residue is exact in float64."""
 
 _LATER_PART = 1 << 16
-"""To the number of the part of a keystream that bits are drawn from again: more than there are primes."""
+"""Offset of the part of a keystream from which rejected bits are drawn again: more than the number of primes."""
 
 _LANE, _WORD = np.dtype("<u4"), np.dtype("<u8")
 _SIGNED_LANE = np.dtype("<i4")
-"""Turned into float64 several at a time, which unsigned numbers are not."""
+"""The type of half a word. Signed integers are converted to float64 several at a time; unsigned ones are not."""
 
 
 Expand = Callable[[Sequence[bytes], Sequence[int], int], Residues]
-"""The keystreams of secrets, as residues of a shape, of a part of a vector."""
+"""Returns the keystreams of secrets as residues, given the secrets, a shape and a part of a vector."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class ResidueNumbers:
     Attributes
     ----------
     primes : tuple of int
-        In descending order.
+        The primes, in descending order.
     """
 
     primes: tuple[int, ...]
@@ -61,9 +61,9 @@ class ResidueNumbers:
         Parameters
         ----------
         bits : int
-            No number is larger than 2^bits in size.
+            Maximum absolute value of a number, as a power of two.
         size : int
-            Of the sums in a product of matrices.
+            The number of terms of each entry in a product of matrices.
 
         Returns
         -------
@@ -82,9 +82,9 @@ class ResidueNumbers:
         return math.prod(self.primes)
 
     def reduce(self, values: FloatArray) -> FloatArray:
-        """Return the remainders, smallest in size, of whole numbers between -2^53 and 2^53, written over them.
+        """Replace whole numbers between -2^53 and 2^53 by their residues in place, and return them.
 
-        Prime by prime, so that they stay in the cache.
+        This works prime by prime, so that the numbers fit the cache.
         """
         multiples = np.empty(values.shape[1:])
         for place, prime in enumerate(self.primes):
@@ -96,7 +96,7 @@ class ResidueNumbers:
         return self.reduce(np.matmul(left, right))
 
     def symmetric_part(self, values: FloatArray) -> FloatArray:
-        """Return half of the sum of square matrices and of their transposes: not reduced, and below 2^45."""
+        """Return half of the sum of square matrices and their transposes, without reduction: entries are below 2^45."""
         found = np.empty_like(values)
         for place, prime in enumerate(self.primes):
             np.add(values[place], values[place].T, out=found[place])
@@ -118,7 +118,7 @@ class ResidueNumbers:
         ----------
         values : float64 array of shape (rows, columns)
         fraction_bits : int
-            How many bits are behind the point; numbers may have more than an int64.
+            The number of fraction bits; encoded numbers may have more bits than an int64.
 
         Returns
         -------
@@ -139,7 +139,7 @@ class ResidueNumbers:
     def decode(self, residues: FloatArray) -> FloatArray:
         """Return the signed numbers (rows, columns) of residues, to a few units in the last place of float64.
 
-        By Garner's mixed radix, whose digits are exact: a number is the sum of digits times products of primes.
+        Uses Garner's mixed radix, whose digits are exact: a number is the sum of digits times products of primes.
         """
         digits: list[FloatArray] = []
         multiples = np.empty(residues.shape[1:])
@@ -161,8 +161,8 @@ class ResidueNumbers:
     def uniform(self, expand: Expand, seed: Residues, shape: Sequence[int]) -> FloatArray:
         """Return residues (primes, rows, columns) that are uniform to everyone who does not know the seed.
 
-        Half a word serves each residue: as many of its bits as the primes have. Bits that are not below the prime are
-        drawn again, so that no residue is likelier.
+        Each residue takes bits of half a word, as many as the primes have. Values that are not below the prime are
+        drawn again, so that all residues are equally likely.
 
         Parameters
         ----------
@@ -199,7 +199,7 @@ class ResidueNumbers:
         return flat.view(_WORD).astype(np.uint64, copy=False)[None, :]
 
     def words(self, shape: Sequence[int]) -> int:
-        """Return how many words residues of a shape (rows, columns) are packed in."""
+        """Return the number of words for packed residues of a shape (rows, columns)."""
         return -(-len(self.primes) * math.prod(shape) // 2)
 
     def unpack(self, words: Residues, shape: Sequence[int]) -> FloatArray:
@@ -220,13 +220,13 @@ class ResidueNumbers:
 
 
 MAX_SUMMANDS = 1 << (_LANE_BITS - _MAX_BITS)
-"""Packed residues of so many parties add up without a carry from one to the next."""
+"""Maximum number of parties whose packed residues can be added without a carry from one residue to the next."""
 
 
 def _center(values: FloatArray, prime: int, multiples: FloatArray) -> None:
-    """Write over whole numbers between -2^53 and 2^53 their remainders modulo a prime, the smallest in size.
+    """Replace whole numbers between -2^53 and 2^53 in place by their residues modulo a prime.
 
-    By the reciprocal, which `fmod` is slower than. multiples: an array of the same shape to work in.
+    Multiplies by the reciprocal, which is faster than `fmod`. multiples: a work array of the same shape.
     """
     np.multiply(values, 1 / prime, out=multiples)
     np.rint(multiples, out=multiples)
@@ -235,14 +235,14 @@ def _center(values: FloatArray, prime: int, multiples: FloatArray) -> None:
 
 
 def _lift(values: FloatArray, prime: int, multiples: FloatArray) -> None:
-    """Add a prime to the numbers that are negative, in their place."""
+    """Add a prime to the negative numbers, in place."""
     np.less(values, 0, out=multiples)
     multiples *= prime
     values += multiples
 
 
 def _limbs(values: FloatArray, fraction_bits: int) -> list[FloatArray]:
-    """Return whole numbers up to 2^30 in size, the digits of values in multiples of 2^-fraction_bits, largest first."""
+    """Return the digits of values in multiples of 2^-fraction_bits, most significant first, each up to 2^30."""
     bits = math.frexp(float(np.abs(values).max(initial=0.0)))[1] + fraction_bits
     count = max(1, -(-bits // _LIMB_BITS))
     rest = values * 2.0 ** (fraction_bits - (count - 1) * _LIMB_BITS)
@@ -254,7 +254,7 @@ def _limbs(values: FloatArray, fraction_bits: int) -> list[FloatArray]:
 
 
 def _lanes(expand: Expand, secret: bytes, count: int, part: int, width: int) -> IntArray:
-    """Return (count,) numbers of some bits, from as many halves of words of a part of a secret's keystream."""
+    """Return (count,) numbers of `width` bits from half words of a part of a secret's keystream."""
     words = expand([secret], (1, -(-count // 2)), part)[0, 0]
     return np.asarray(words.astype(_WORD, copy=False).view(_SIGNED_LANE)[:count] & _SIGNED_LANE.type((1 << width) - 1))
 
@@ -277,13 +277,13 @@ def upper(matrices: FloatArray) -> FloatArray:
 
 @functools.lru_cache(maxsize=2)
 def _places_of_triangle(size: int) -> IntArray:
-    """Return the places of the upper triangle in a matrix of this size, row by row."""
+    """Return the positions of the upper triangle in a matrix of this size, row by row."""
     return np.flatnonzero(np.triu(np.ones((size, size), dtype=bool)))
 
 
 @functools.lru_cache(maxsize=1)
 def places_in_triangle(size: int) -> IntArray:
-    """Return for each place of a symmetric matrix (size, size) that in its upper triangle."""
+    """Return for each position of a symmetric matrix (size, size) its position in the upper triangle."""
     rows, columns = np.ogrid[:size, :size]
     first, last = np.minimum(rows, columns), np.maximum(rows, columns)
     return np.asarray(first * size - first * (first - 1) // 2 + last - first)

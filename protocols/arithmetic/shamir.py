@@ -1,8 +1,8 @@
-"""Secret sharing over the integers modulo 2^32 - 5, the largest prime below 2^32; eight of them are a secret.
+"""Secret sharing over the integers modulo 2^32 - 5, the largest prime below 2^32; a secret has eight of them.
 
-Any `threshold` shares give the secret back; fewer say nothing about it. Each word of the secret is shared for itself,
-by a polynomial of its own, so that numpy does all of them at once: what is exact is that every product, of a word with
-16 bits of another, and any sum of up to 2^16 such products fit 64 bits.
+Any `threshold` shares determine the secret; fewer reveal nothing about it. Each word of the secret is shared by its own
+polynomial, and numpy computes all of them at once. The arithmetic is exact, because a sum of up to 2^16 products of a
+word with 16 bits of another fits 64 bits.
 
 References
 ----------
@@ -34,10 +34,9 @@ def split(coefficients: Elements, holders: int) -> Elements:
     Parameters
     ----------
     coefficients : Elements of shape (threshold, words)
-        The secret, and behind it as many random ones, uniform below PRIME, as there are shares, less one, that are to
-        say nothing about it.
+        The secret, then threshold - 1 rows of random numbers, uniform below PRIME.
     holders : int
-        How many shares there are, `threshold` or more.
+        The number of shares, `threshold` or more.
 
     Returns
     -------
@@ -53,9 +52,9 @@ def combine(holders: tuple[int, ...], shares: Elements) -> Elements:
     Parameters
     ----------
     holders : tuple of int
-        As many as the threshold, or more; with fewer the result is another number.
+        The holders of the shares, `threshold` or more; with fewer the result is wrong.
     shares : Elements of shape (..., holders, words)
-        Of one secret or of many, in the order of the holders.
+        The shares of one or more secrets, in the order of the holders.
 
     Returns
     -------

@@ -4,6 +4,6 @@ Reading order:
 
 - `intersection`: the items that all sites hold, or their number.
 - `union`: every item that a site holds, without its site.
-- `records`: the values that any two records of different sites have in common.
-- `program`: both halves of these protocols and of the scalar product at site processes, for `fedsvm sets`.
+- `records`: the number of items that any two records of different sites have in common.
+- `program`: the site program and the coordinator's functions for `fedsvm sets`, including the scalar product.
 """

@@ -1,12 +1,12 @@
 """Secure set intersection and its cardinality.
 
-Every site hashes its identifiers to points, encrypts them, and passes them round the ring until all sites have
+Every site hashes its identifiers to points, encrypts them, and sends them around the ring until all sites have
 encrypted them and they are back. The sites send the results to the coordinator, which returns the points that are in
 every set. A site recognizes only its own points.
 
-Cost, of sets of m_1 … m_n identifiers: n messages a site round the ring, one to the coordinator and one back; n + 2
-hops; n + 1 times all sets and n times the intersection, 32 bytes a point. For the cardinality alone the sets do not go
-back to their owners: n messages a site, n hops, n times all sets.
+Cost for sets of m_1 … m_n identifiers: n messages of each site around the ring, one to the coordinator and one back;
+n + 2 hops; n + 1 times all sets and n times the intersection, 32 bytes a point. For the cardinality, the sets do not
+return to their owners: n messages of each site, n hops, n times all sets.
 
 Security. Against semi-honest parties. The salt makes the points of two runs different. A site learns which of its own
 identifiers all sites have (with the cardinality, nothing). The size of every set is public. The coordinator sees how
@@ -43,11 +43,11 @@ def set_intersection(channel: Channel, identifiers: Sequence[str], counts: Mappi
     ----------
     channel : Channel
     identifiers : sequence of str
-        The site's own, all different.
+        The site's identifiers, without duplicates.
     counts : mapping of site to int
-        How many identifiers each site has.
+        The number of identifiers of each site.
     salt : bytes
-        The same at all sites; the coordinator must not know it.
+        Random bytes, the same at all sites and unknown to the coordinator.
 
     Returns
     -------
@@ -59,7 +59,7 @@ def set_intersection(channel: Channel, identifiers: Sequence[str], counts: Mappi
     points = P256.hash_identifiers([identifiers[place] for place in order], salt)
     successor = _neighbour(channel, 1)
     travelling = _round_the_ring(channel, points, counts, source)
-    channel.send(successor, travelling)  # it is the successor's own
+    channel.send(successor, travelling)  # the successor owns these points
     own = _receive(channel, _neighbour(channel, -1), counts[channel.me])
     channel.send(COORDINATOR, own)
     common = channel.receive(COORDINATOR, (int(channel.receive(COORDINATOR, (1,), np.int64)[0]), POINT_BYTES), np.uint8)
@@ -68,18 +68,18 @@ def set_intersection(channel: Channel, identifiers: Sequence[str], counts: Mappi
 
 
 def intersect(channel: Channel, counts: Mapping[str, int]) -> int:
-    """Run the coordinator's part: tell every site which points all sets have.
+    """Run the coordinator's part: send every site the points that all sets have.
 
     Parameters
     ----------
     channel : Channel
     counts : mapping of site to int
-        How many identifiers each site has.
+        The number of identifiers of each site.
 
     Returns
     -------
     int
-        How many points that are.
+        The number of these points.
     """
     common = _common(channel, counts)
     for site in channel.sites:
@@ -89,17 +89,17 @@ def intersect(channel: Channel, counts: Mapping[str, int]) -> int:
 
 
 def set_cardinality(channel: Channel, identifiers: Sequence[str], counts: Mapping[str, int], salt: bytes) -> None:
-    """Run a site's part in counting the intersection, which reveals to nobody which identifiers are in it.
+    """Run a site's part in counting the intersection. Nobody learns which identifiers are in it.
 
     Parameters
     ----------
     channel : Channel
     identifiers : sequence of str
-        The site's own, all different.
+        The site's identifiers, without duplicates.
     counts : mapping of site to int
-        How many identifiers each site has.
+        The number of identifiers of each site.
     salt : bytes
-        The same at all sites; the coordinator must not know it.
+        Random bytes, the same at all sites and unknown to the coordinator.
     """
     points = distinct(P256.hash_identifiers(identifiers, salt))
     channel.send(COORDINATOR, distinct(_round_the_ring(channel, points, counts, drawn_generator(channel))))
@@ -112,12 +112,12 @@ def count_common(channel: Channel, counts: Mapping[str, int]) -> int:
     ----------
     channel : Channel
     counts : mapping of site to int
-        How many identifiers each site has.
+        The number of identifiers of each site.
 
     Returns
     -------
     int
-        How many identifiers all sets have.
+        The number of identifiers that all sets have.
     """
     position = {site: place for place, site in enumerate(channel.sites)}
     owners = {site: channel.sites[(position[site] + 1) % len(channel.sites)] for site in channel.sites}
@@ -125,7 +125,7 @@ def count_common(channel: Channel, counts: Mapping[str, int]) -> int:
 
 
 def _round_the_ring(channel: Channel, points: CurvePoints, counts: Mapping[str, int], source: Random) -> CurvePoints:
-    """Encrypt the own points and all that come by. In the end the successor's are here, encrypted by all."""
+    """Encrypt this site's points and those of all others on the way. Return the successor's, encrypted by all sites."""
     cipher = Cipher(P256, source)
     count, position = len(channel.sites), channel.sites.index(channel.me)
     travelling = cipher.encrypt(points)

@@ -1,8 +1,8 @@
-"""Set protocols and the scalar product as something that can be run: what sites do, and what the coordinator asks.
+"""The set protocols and the scalar product as a site program, and the coordinator's functions that run them.
 
-A site holds a column: of items, no two the same, or of numbers. Each function of the coordinator drives one protocol
-and writes down what anybody learns by it; who that is, and who must not collude, is said in `intersection`, `union`
-and `fedsvm.protocols.scalar_product`.
+A site has a column, either of distinct items or of numbers. Each function of the coordinator runs one protocol and
+records its disclosures. `intersection`, `union` and `fedsvm.protocols.scalar_product` state who learns what, and who
+must not collude.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from fedsvm.protocols.sets.union import reveal_union, set_union
 
 _SECONDS_PER_HASH = 2.5e-4
 _SECONDS_PER_ITEM = 1.5e-3
-"""To encrypt a point of P-256 and of P-521: three times what it takes, since sites may share as few as one core."""
+"""Seconds allowed to encrypt a point of P-256 and of P-521: three times the usual time, as sites may share a core."""
 
 SHARED_POINTS = "how many encrypted items any of the sites have in common, and not what they are"
 
 _MAX_EXPONENT = 1000
-"""Of a bound that a float holds; far smaller ones are refused already."""
+"""Maximum exponent of a bound; far smaller bounds are refused before."""
 
 _COUNTS = {"counts": free("whole numbers by site", "nothing; wrong numbers end the run")}
 
@@ -51,12 +51,12 @@ class SetsSite(SiteProgram):
 
     @step(told=_COUNTS)
     def set_intersection(self, counts: dict[str, int]) -> None:
-        """Learn which items all sites hold.
+        """Compute which of this site's items all sites have.
 
         Parameters
         ----------
         counts : dict of site to int
-            How many items each site has.
+            The number of items of each site.
         """
         items = self.partition.values["items"]
         salt = common_seed(self.channel).tobytes()
@@ -69,14 +69,14 @@ class SetsSite(SiteProgram):
         }
     )
     def write_common(self, folder: str, column: str) -> None:
-        """Write the items that all sites hold to a file of this site's own.
+        """Write the items that all sites have to a file of this site.
 
         Parameters
         ----------
         folder : str
-            Where; the file has the name of the site.
+            The folder; the file has the name of the site.
         column : str
-            The first line.
+            The name of the column, for the first line.
         """
         write_column(f"{folder}/{self.site}.csv", column, self.common)
 
@@ -87,7 +87,7 @@ class SetsSite(SiteProgram):
         Parameters
         ----------
         counts : dict of site to int
-            How many items each site has.
+            The number of items of each site.
         """
         salt = common_seed(self.channel).tobytes()
         set_cardinality(self.channel, self.partition.values["items"], counts, salt)
@@ -99,13 +99,13 @@ class SetsSite(SiteProgram):
         Parameters
         ----------
         counts : dict of site to int
-            How many items each site has.
+            The number of items of each site.
         """
         set_union(self.channel, [item.encode() for item in self.partition.values["items"]], counts)
 
     @step(opens="value")
     def vector_size(self) -> FloatArray:
-        """Return the (2,) number of entries d, and the smallest e with all entries below 2^e in size."""
+        """Return the number of entries d, and the smallest e with all absolute values below 2^e; shape (2,)."""
         vector = self.partition.arrays["vector"]
         return np.array([len(vector), math.frexp(np.abs(vector).max(initial=0.0))[1]], dtype=np.float64)
 
@@ -120,28 +120,28 @@ class SetsSite(SiteProgram):
         Parameters
         ----------
         bound : float
-            No entry of either exceeds it in size.
+            Maximum absolute value of an entry of either vector.
         """
         scalar_product(self.channel, np.asarray(self.partition.arrays["vector"], dtype=np.float64), bound)
 
 
 def intersection(federation: Federation) -> int:
-    """Show every site which of its items all sites hold.
+    """Return how many items all sites have, and let every site learn which of its own these are.
 
     Parameters
     ----------
     federation : Federation
-        Of two sites or more, each a `SetsSite` with items.
+        Two sites or more, each a `SetsSite` with items.
 
     Returns
     -------
     int
-        How many items that are.
+        The number of these items.
 
     Raises
     ------
     FederationError
-        When a site fails or is lost.
+        A site fails or is lost.
     """
     matched = _count_matches(federation, "set_intersection", intersect)
     federation.disclose("sites", "set_intersection", "which of its own items all sites hold", ())
@@ -149,12 +149,12 @@ def intersection(federation: Federation) -> int:
 
 
 def cardinality(federation: Federation) -> int:
-    """Count the items that all sites hold, so that nobody learns which they are.
+    """Return the number of items that all sites have. Nobody learns which items these are.
 
     Parameters
     ----------
     federation : Federation
-        Of two sites or more, each a `SetsSite` with items.
+        Two sites or more, each a `SetsSite` with items.
 
     Returns
     -------
@@ -163,18 +163,18 @@ def cardinality(federation: Federation) -> int:
     Raises
     ------
     FederationError
-        When a site fails or is lost.
+        A site fails or is lost.
     """
     return _count_matches(federation, "set_cardinality", count_common)
 
 
 def union(federation: Federation) -> list[str]:
-    """Learn what the sites hold together, and not whose it is.
+    """Return the items of all sites, without their owners.
 
     Parameters
     ----------
     federation : Federation
-        Of two sites or more, each a `SetsSite` with items of at most `MAX_ITEM_BYTES` in UTF-8.
+        Two sites or more, each a `SetsSite` with items of at most `MAX_ITEM_BYTES` in UTF-8.
 
     Returns
     -------
@@ -184,7 +184,7 @@ def union(federation: Federation) -> list[str]:
     Raises
     ------
     FederationError
-        When a site fails or is lost.
+        A site fails or is lost.
     """
     counts = _item_counts(federation)
     items: list[bytes] = federation.run(
@@ -200,12 +200,14 @@ def union(federation: Federation) -> list[str]:
 
 
 def product(federation: Federation) -> float:
-    """Learn the scalar product of two sites' vectors, and of these only a power of two that bounds their entries.
+    """Return the scalar product of two sites' vectors.
+
+    The coordinator also learns their length, and a power of two that bounds their entries.
 
     Parameters
     ----------
     federation : Federation
-        Of two sites, each a `SetsSite` with a vector.
+        Two sites, each a `SetsSite` with a vector.
 
     Returns
     -------
@@ -214,18 +216,18 @@ def product(federation: Federation) -> float:
     Raises
     ------
     FederationError
-        When the vectors are of different lengths or too large, or a site fails or is lost.
+        The vectors have different lengths or are too large, or a site fails or is lost.
     """
     sizes = federation.gather("vector_size", shape=(2,))
     lengths = {site: int(size[0]) for site, size in sizes.items()}
     if len(set(lengths.values())) > 1:
         listed = ", ".join(f"{site} {length}" for site, length in lengths.items())
-        raise FederationError(f"The vectors must be of one length, got {listed}.")
+        raise FederationError(f"The vectors must have the same length, got {listed}.")
     length, bound = max(lengths.values()), math.ldexp(1.0, min(_MAX_EXPONENT, int(max(s[1] for s in sizes.values()))))
     try:
         fraction_bits(length, bound)
     except ValueError as error:
-        raise FederationError(f"The vectors must be of smaller entries: {error}.") from error
+        raise FederationError(f"The vectors must have smaller entries: {error}.") from error
     value: float = federation.run(
         "scalar_product", take_part=lambda channel: deal_and_reveal(channel, length, bound), bound=bound
     )
@@ -239,9 +241,9 @@ def write_column(path: str, column: str, values: Iterable[str]) -> None:
     Parameters
     ----------
     path : str
-        Replaced if it exists, since a round may be run again.
+        The file. It is replaced if it exists, since a round may be repeated.
     column : str
-        Its name, the first line.
+        The name of the column, for the first line.
     values : iterable of str
 
     Raises
@@ -258,7 +260,7 @@ def _quote(value: str) -> str:
 
 
 def _count_matches(federation: Federation, step: str, take_part: Callable[[SocketChannel, dict[str, int]], int]) -> int:
-    """Return how many items all sites hold, by a protocol in which the coordinator compares encrypted items."""
+    """Return the number of items that all sites have, by a protocol in which the coordinator compares points."""
     counts = _item_counts(federation)
     matched: int = federation.run(
         step,

@@ -1,16 +1,16 @@
-"""Sets, one for each record, encrypted by all sites: who compares them learns how much any two have in common.
+"""Comparison of records as sets of encrypted items: the coordinator learns how many items any two have in common.
 
-Every site hashes the items of each of its records to points, shuffles them within the record, and encrypts them; every
-site's records go round the ring until all have encrypted them, and then to the coordinator. Equal items are equal
-points in the end, so that |S_i ∩ S_j|, the inner product of two binary vectors, can be counted.
+Every site hashes the items of each of its records to points, shuffles them within the record, and encrypts them. The
+records go around the ring until all sites have encrypted them, and then to the coordinator. Equal items become equal
+points, so the coordinator can count |S_i ∩ S_j|, the inner product of two binary vectors.
 
-Cost, of n sites whose records have m_1 … m_n items in all: n messages a site, n hops, n times all items, 32 bytes each;
-and a message of each site with the sizes of its records, 8 bytes each. A point that occurs often is encrypted once.
+Cost for n sites whose records have m_1 … m_n items in total: n messages of each site, n hops, n times all items of 32
+bytes; and a message of each site with the sizes of its records, 8 bytes each. A site encrypts equal points only once.
 
-Security. The coordinator sees of every record which encrypted items it has: all but the items' names. Names follow from
-how often each item occurs, where that is known; and from any records whose items it knows, so that one site that
-colludes is enough, or one that makes up a record for each item. Sites see the sizes of records and which encrypted
-items they have in common, behind the keys of those before them. It is the paper's protocol, there to compare with.
+Security. The coordinator sees the encrypted items of every record, that is, everything except the names of the items.
+It can infer the names from known frequencies of items, or from records whose items it knows. One colluding site is
+enough, which may invent a record for each item. Sites see the sizes of records, and which items they have in common,
+encrypted by the sites before them. This is the protocol of the paper, implemented for comparison.
 
 References
 ----------
@@ -40,11 +40,11 @@ def encrypt_records(channel: Channel, records: Sequence[Sequence[str]], items: M
     ----------
     channel : Channel
     records : sequence of sequence of str
-        The items of each of the site's records, none of them twice in one.
+        The items of each of the site's records, without duplicates in a record.
     items : mapping of site to int
-        How many items the records of each site have in all.
+        The total number of items in the records of each site.
     salt : bytes
-        The same at all sites; the coordinator must not know it.
+        Random bytes, the same at all sites and unknown to the coordinator.
     """
     names = sorted({item for record in records for item in record})
     place_of = {name: place for place, name in enumerate(names)}
@@ -60,7 +60,7 @@ def encrypt_records(channel: Channel, records: Sequence[Sequence[str]], items: M
         owner = sites[(position - step) % count]
         arrived = channel.receive(predecessor, (items[owner], POINT_BYTES), np.uint8)
         travelling = _encrypted_once(cipher, arrived)
-    channel.send(COORDINATOR, travelling)  # they are the successor's
+    channel.send(COORDINATOR, travelling)  # these are the successor's records
 
 
 def _encrypted_once(cipher: Cipher, points: CurvePoints) -> CurvePoints:
@@ -76,14 +76,15 @@ def compare_records(channel: Channel, records: Mapping[str, int], items: Mapping
     ----------
     channel : Channel
     records : mapping of site to int
-        How many records each site has.
+        The number of records of each site.
     items : mapping of site to int
-        How many items these have in all.
+        The total number of items in the records of each site.
 
     Returns
     -------
     int64 array of shape (records, encrypted items)
-        1 where a record has an item, of all sites' records in the sites' order; items in the order of their bytes.
+        1 if a record has an item, otherwise 0. The records are in the order of the sites, the items in that of their
+        bytes.
     """
     sites = channel.sites
     sizes = [channel.receive(site, (records[site],), np.int64) for site in sites]
@@ -97,7 +98,10 @@ def compare_records(channel: Channel, records: Mapping[str, int], items: Mapping
 
 
 def incidence(sizes: IntArray, points: CurvePoints) -> IntArray:
-    """Return (n, k) of 0 and 1: which of k distinct points each of n records has; sizes (n,), points concatenated."""
+    """Return an array (n, k) of 0 and 1: which of k distinct points each of n records has.
+
+    sizes: the number of points of each record, of shape (n,). points: those of all records, concatenated.
+    """
     distinct, places = np.unique(points, axis=0, return_inverse=True)
     table = np.zeros((len(sizes), len(distinct)), dtype=np.int64)
     table[np.repeat(np.arange(len(sizes)), sizes), places.reshape(-1)] = 1

@@ -1,14 +1,15 @@
 """Secure set union: the items of all sets, without their owners.
 
-Items are embedded in points, and the sets go round the ring until all have encrypted them. Equal items are then equal
-points: the initiator drops the duplicates, and the union goes round once more, everyone taking off its own encryption
-and shuffling by sorting. The last to decrypt reads the items and shows them to the coordinator.
+Items are embedded in points, and the sets go around the ring until all sites have encrypted them. Equal items are then
+equal points. The initiator removes the duplicates, and the union goes around once more: each site removes its own
+encryption, and sorts the points so that their order reveals nothing. The last site decrypts the items and sends them to
+the coordinator.
 
-Cost, for sets of m_1 … m_n items with u different items: n - 1 messages a site round the ring and one to the initiator
-(except its own), n - 1 for the union and two to the coordinator; 2 n hops; 66 bytes a point.
+Cost for sets of m_1 … m_n items with u different items: n - 1 messages of each site around the ring and one to the
+initiator (except its own), n - 1 for the union and two to the coordinator; 2 n hops; 66 bytes a point.
 
-Security. Against semi-honest parties. The coordinator learns the union, and the last site of the ring, which reads it;
-the initiator how many sets every item of the union is in, but not which item; the size of every set is public.
+Security. Against semi-honest parties. The coordinator and the last site of the ring learn the union. The initiator
+learns how many sets have each item, but not which item it is. The size of every set is public.
 
 References
 ----------
@@ -38,14 +39,14 @@ def set_union(channel: Channel, items: Sequence[bytes], counts: Mapping[str, int
     ----------
     channel : Channel
     items : sequence of bytes
-        The site's own, all different.
+        The site's items, without duplicates.
     counts : mapping of site to int
-        How many items each site has.
+        The number of items of each site.
 
     Raises
     ------
     ValueError
-        Before anything is sent, for an item of more than `MAX_ITEM_BYTES`, 63.
+        An item has more than `MAX_ITEM_BYTES`, 63; nothing was sent.
     """
     cipher = Cipher(P521, drawn_generator(channel))
     travelling = cipher.encrypt(distinct(P521.embed_contents(items)))
@@ -60,7 +61,7 @@ def set_union(channel: Channel, items: Sequence[bytes], counts: Mapping[str, int
         union = _receive_size(channel, predecessor)
     else:
         union = distinct(np.vstack([travelling, *_from_others(channel, counts)]))
-    _pass_on(channel, successor if position + 1 < len(sites) else COORDINATOR, distinct(cipher.decrypt(union)))
+    _send_points(channel, successor if position + 1 < len(sites) else COORDINATOR, distinct(cipher.decrypt(union)))
 
 
 def reveal_union(channel: Channel) -> list[bytes]:
@@ -78,19 +79,19 @@ def reveal_union(channel: Channel) -> list[bytes]:
     Raises
     ------
     ValueError
-        Where a point holds no item, which a site that keeps the protocol never sends.
+        A point has no item, so a site does not follow the protocol.
     """
     return sorted(contents_of(_receive_size(channel, channel.sites[-1])))
 
 
 def _from_others(channel: Channel, counts: Mapping[str, int]) -> list[CurvePoints]:
-    """Return at the initiator the sets that ended at the other sites, each one place before its owner."""
+    """Return the sets that end at the other sites, each at the predecessor of its owner, for the initiator."""
     sites = channel.sites
     sizes = {site: counts[sites[(place + 1) % len(sites)]] for place, site in enumerate(sites)}
     return [channel.receive(site, (sizes[site], POINT_BYTES), np.uint8) for site in sites[1:]]
 
 
-def _pass_on(channel: Channel, peer: str, points: CurvePoints) -> None:
+def _send_points(channel: Channel, peer: str, points: CurvePoints) -> None:
     channel.send(peer, np.array([len(points)], dtype=np.int64))
     channel.send(peer, points)
 

@@ -70,12 +70,14 @@ class Consent:
             raise StepRefused("shares of this round were opened already; it opens no second set")
         if both := sorted(self.missing & present):
             raise StepRefused(
-                f"it is asked for both halves of {both[0]}: the pairwise mask was opened, its own stays shut"
+                f"it is asked for both masks of {both[0]}: the pairwise mask was opened, so its own mask stays closed"
             )
         if len(present) < self.threshold:
             raise StepRefused(f"{len(present)} of {len(self.group)} sites are in the sum and {self.threshold} must be")
         if self.listed and (stage != OPEN or gone != self.missing):
-            raise StepRefused("its list of the sites in the sum went to the others; it takes no second one")
+            raise StepRefused(
+                "it sent its list of the sites in the sum to the others already; it accepts no second one"
+            )
         self.missing = gone
         self.opened = stage == OPEN
 
@@ -96,7 +98,7 @@ class Consent:
         """
         own = [self.listed] if self.listed else []
         if any(digest != listed for digest in (*own, *digests)):
-            raise StepRefused("the coordinator told others another list of the sites in the sum; nothing was opened")
+            raise StepRefused("the coordinator sent others another list of the sites in the sum; nothing was opened")
         if (confirming := len(own) + len(digests)) < self.threshold:
             raise StepRefused(
                 f"{confirming} sites confirm the list of the sites in the sum and {self.threshold} must; "

@@ -1,23 +1,23 @@
 """The masked sum: double masking with Shamir recovery, sparse for many sites.
 
 Site u sends y_u = x_u + PRG(b_u) + sum_{v > u} PRG(s_uv) - sum_{v < u} PRG(s_uv) for its neighbours v. The pairwise
-masks cancel in the sum; the own mask b_u protects a site that is given up and whose y_u comes in late. Everybody talks
-to the coordinator only, so no two sites need a connection:
+masks cancel in the sum. The own mask b_u protects a site that is declared missing and whose y_u arrives late. All
+messages go to or come from the coordinator, so sites need no connections to each other:
 
     1. u -> coordinator: y_u, by chunks, and shares of b_u, each sealed for the neighbour that holds it
-    2. if sites are missing, the coordinator names them, and the others give it the s_uv they have in common with them;
-       again with a longer list if one of those is lost meanwhile. Then the confirming sites, which are all, or 51 of
-       more, each seal a digest of the whole list for every other site, once a round
-    3. the coordinator hands on the sealed digests and shares, and the sites give it the shares of b_u of all that are
-       in the sum
+    2. if sites are missing, the coordinator names them, and the others send it the s_uv that they share with these;
+       again with a longer list if more sites are lost meanwhile. Then the confirming sites (all, or 51 of more) each
+       seal a digest of the whole list for every other site, once a round
+    3. the coordinator forwards the sealed digests and shares, and the sites send it the shares of b_u of all sites in
+       the sum
 
 Keys are agreed once a run; the s_uv of a round are derived from them and open no other round. Up to 51 sites all are
 neighbours of all; beyond, each has 50, see `neighbourhoods`, and the list is confirmed in every round.
 
 Unlike in the first paper, pairwise seeds are never shared. The neighbours of a missing site give its pairwise seeds
-themselves: each of them is either present, or joins the list of missing sites before any b_u is opened. That takes one
-share for each neighbour instead of two. No coalition of sites, however large, can open the pairwise mask between two
-other sites.
+themselves: each of them is either present, or is put on the list of missing sites before any b_u is opened. That takes
+one share for each neighbour instead of two. No coalition of sites, however large, can open the pairwise mask between
+two other sites.
 
 Cost without dropouts, with m - 1 neighbours each: n messages for each chunk and 3 n more, 3 hops; n d limbs residues,
 and for each site 6 (m - 1) words of sealed shares up, 7 m words down (the sealed shares, and the sites in the sum), and
@@ -98,8 +98,8 @@ REQUEST_WORDS = 1 + SEALED_WORDS
 """Number of words in a coordinator's request about one site of a neighbourhood."""
 
 _AT_ONCE = 1 << 12
-"""Maximum number of residues of keystreams that are expanded before they are added. They fit the cache, and stay below
-the 128 KiB from which glibc's malloc takes new pages from the system each time."""
+"""Maximum number of residues of keystreams that are expanded before they are added. They fit the cache, and are smaller
+than the 128 KiB above which glibc's malloc requests new pages from the system each time."""
 
 _UNKNOWN = "the coordinator asks for something that the protocol does not know"
 
@@ -308,7 +308,7 @@ def _own_seeds(
     numbers = [graph.numbers[site] for site in present]
     there = np.zeros(count, dtype=bool)
     there[numbers] = True
-    # a site seals for each of its neighbourhood but itself, and holds what each of it sealed: row place_at of theirs
+    # a site seals a share for each other site of its neighborhood, and holds those that they sealed: row place_at
     by_owner = np.zeros((*members.shape, SEALED_WORDS), dtype=np.uint64)
     theirs = there[:, None] & (members != np.arange(count)[:, None])
     by_owner[theirs] = np.concatenate([sealed[site] for site in present])
@@ -325,7 +325,7 @@ def _own_seeds(
     shares = np.zeros((*members.shape, SECRET_WORDS), dtype=np.uint64)
     if answers:
         shares[opened] = np.concatenate(list(answers.values()))
-    # now by owner: its neighbours in order are the holders of its shares
+    # ordered by owner: its neighbours, in order, are the holders of its shares
     known, shares = opened[members, at], shares[members, at].view(np.uint32)
     by_holders: dict[tuple[int, ...], list[int]] = {}
     for site, number in zip(present, numbers, strict=True):

@@ -1,10 +1,11 @@
 """The neighbourhoods of a masked sum: which sites share masks and secrets.
 
-Up to 51 sites all are neighbours of all. With more, each has 50 neighbours: the nearest on a circle, whose order is
-hashed from the keys of all sites. Each site draws its own keys for a run, so no party alone chooses its neighbours.
-Sites that collude with the coordinator can draw their keys last and repeatedly: k trials gain log2(k) bits. The
-coordinator may claim that sites dropped; the others keep their order on the circle. The first 51 sites on the circle
-confirm the list of sites in the sum to all. `DropoutThreshold` assumes that all colluders are in the worst places.
+Up to 51 sites, all are neighbours of each other. With more, each has 50 neighbours: the nearest on a circle, whose
+order follows from a hash of all sites' keys. Each site draws its own keys for a run, so no party alone chooses its
+neighbours. Sites that collude with the coordinator can draw their keys last and repeatedly: k trials gain log2(k) bits.
+The coordinator may claim that sites dropped; the others keep their order on the circle. The first 51 sites on the
+circle confirm the list of sites in the sum to all. `DropoutThreshold` assumes that all colluders have the worst
+positions.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _MAX_GROUP = MAX_NEIGHBOURS + 1
 
 
 class Neighbourhoods:
-    """The neighbours of each site. Being neighbours is mutual.
+    """The neighbours of each site. The relation is symmetric.
 
     Parameters
     ----------
@@ -134,7 +135,7 @@ class DropoutThreshold:
 
     @property
     def colluders_withstood(self) -> int:
-        """Sites that may work with a coordinator that lies, so that it opens the sum of one whole list only.
+        """Maximum number of sites that may collude with a lying coordinator, so that it opens only the sum of one list.
 
         They are c at most, with the threshold t of m sites. One list: two with t confirming sites each have an honest
         one in common, 2 t > m + c. Where not all are neighbours also the following, for the honest sites O that open

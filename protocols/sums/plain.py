@@ -18,7 +18,7 @@ from fedsvm.protocols.sums.secure_sum import RESIDUE_BYTES, Cost, SecureSum
 
 
 def plain_contribute(channel: Channel, vector: Residues) -> None:
-    """Run a site's part: send the vector as it is."""
+    """Run a site's part: send the vector unmasked."""
     for chunk in chunks(vector):
         channel.send(COORDINATOR, chunk)
 
@@ -34,7 +34,7 @@ def plain_reveal(channel: Channel, shape: tuple[int, int]) -> Residues:
 
 
 def collect_chunks(channel: Channel, shape: tuple[int, int]) -> tuple[list[dict[str, Residues]], list[str]]:
-    """Collect the vectors of all sites by chunks. Sites that are lost or late are left out.
+    """Collect the vectors of all sites by chunks. Omit sites that are lost or late.
 
     Parameters
     ----------

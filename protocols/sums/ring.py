@@ -38,7 +38,7 @@ from fedsvm.federation.arrays import Residues
 from fedsvm.federation.channel.interface import Channel
 from fedsvm.federation.transport.keys import COORDINATOR
 from fedsvm.protocols.arithmetic.fixed_point import accumulate, add
-from fedsvm.protocols.ring_broadcast import pass_on
+from fedsvm.protocols.ring_broadcast import broadcast_ring
 from fedsvm.protocols.sums.secure_sum import RESIDUE_BYTES, Cost, SecureSum
 
 CHUNK = 1 << 16
@@ -143,7 +143,9 @@ def ring_open(channel: Channel, vector: Residues) -> Residues:
     """
     first, *others = channel.sites
     ring = (*others, first)
-    return pass_on(channel, ring[0], round_the_rings(channel, [ring], [chunks(vector)], vector.shape), vector.shape)
+    return broadcast_ring(
+        channel, ring[0], round_the_rings(channel, [ring], [chunks(vector)], vector.shape), vector.shape
+    )
 
 
 def ring_open_cost(sites: int, shape: tuple[int, int]) -> Cost:

@@ -250,8 +250,8 @@ class SecureSum:
         channel.send(COORDINATOR, total[:, :0])
         if not np.array_equal(channel.receive(COORDINATOR, _digest(total).shape), _digest(total)):
             raise StepRefused(
-                f"{COORDINATOR} opened another sum than {channel.me}: {COORDINATOR} changed it, or {first}, which gave "
-                "it the sum; compare the model at all sites before anybody uses it"
+                f"{COORDINATOR} opened another sum than {channel.me}: {COORDINATOR} changed it, or {first}, which sent "
+                "it the sum; compare the models of all sites before anybody uses one"
             )
         return total
 

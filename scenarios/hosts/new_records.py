@@ -33,7 +33,7 @@ from fedsvm.scenarios.schema.errors import ScenarioError
 from fedsvm.scenarios.table_rows import TableRows
 
 if TYPE_CHECKING:
-    from fedsvm.federation.hosts.site_session import Visit
+    from fedsvm.federation.hosts.site_session import SiteSession
 
 
 def hold_asked(name: str, file: str, part: Path | None, terms: Terms, corrections: Corrections | None) -> SiteData:
@@ -121,12 +121,12 @@ def rules_for(rules: SiteRules) -> SiteRules:
     return replace(rules, min_rows=0)
 
 
-def answer(visit: Visit, target: Path) -> None:
+def answer(session: SiteSession, target: Path) -> None:
     """Take part in a request, and write what the site learned to a new file that only its owner may read.
 
     Parameters
     ----------
-    visit : Visit
+    session : SiteSession
     target : Path
         The file, comma-separated. For the receiver it has decision values and classes. If the coordinator is the
         receiver, it has the numbers under which the coordinator has the site's records. If another site is, there is no
@@ -137,18 +137,18 @@ def answer(visit: Visit, target: Path) -> None:
     ScenarioError
         The file exists.
     FederationError
-        See `Visit.take_part`.
+        See `SiteSession.take_part`.
     """
     if target.exists():
         raise ScenarioError([f"{target} exists already; name a file that does not (--keep), or remove it."])
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with TemporaryDirectory() as folder:
         path = Path(folder) / "answer.npz"
-        replace(visit, settings={**visit.settings, "answer_path": str(path)}).take_part()
+        replace(session, settings={**session.settings, "answer_path": str(path)}).take_part()
         if not path.exists():
             return
         write_answer(path, target)
-    visit.tell(f"what it learned of its new records is in {target}")
+    session.tell(f"what it learned of its new records is in {target}")
 
 
 def write_answer(kept: Path, target: Path) -> None:

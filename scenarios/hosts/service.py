@@ -6,19 +6,19 @@ import time
 from collections.abc import Callable
 
 from fedsvm.federation.errors import FederationError
-from fedsvm.federation.hosts.site_session import Visit
+from fedsvm.federation.hosts.site_session import SiteSession
 
 FIRST_PAUSE_S = 1.0
 LONGEST_PAUSE_S = 60.0
 """A site that a coordinator turns away at once asks again after this time at the latest."""
 
 
-def serve(new_visit: Callable[[], Visit], tell: Callable[[str], None]) -> None:
+def serve(new_session: Callable[[], SiteSession], tell: Callable[[str], None]) -> None:
     """Take part in runs until the process is interrupted.
 
     Parameters
     ----------
-    new_visit : callable
+    new_session : callable
         Returns what takes part in the next run.
     tell : callable
         Called with a sentence about each run that failed.
@@ -27,7 +27,7 @@ def serve(new_visit: Callable[[], Visit], tell: Callable[[str], None]) -> None:
     while True:
         began = time.monotonic()
         try:
-            new_visit().take_part()
+            new_session().take_part()
         except FederationError as error:
             tell(str(error))
         is_turned_away = time.monotonic() - began < LONGEST_PAUSE_S

@@ -23,7 +23,7 @@ from fedsvm.scenarios.schema.errors import ScenarioError
 
 if TYPE_CHECKING:
     from fedsvm.federation.hosts.certificates import KeyCertificate
-    from fedsvm.federation.hosts.site_session import SiteLocation, Visit
+    from fedsvm.federation.hosts.site_session import SiteLocation, SiteSession
     from fedsvm.scenarios.schema.corrections import Corrections
 
 app = typer.Typer()
@@ -86,7 +86,7 @@ def site(
             raise ScenarioError([f"--policy: {policy} has pinned = true; add --sites, the folder of the sites' keys."])
         preflight.require_files(data, rules)
         place = _location(certificates.read_secret(key), coordinator, coordinator_key, sites, listen, advertise)
-        visits = _Visits(
+        sessions = _Sessions(
             place,
             data,
             part,
@@ -98,23 +98,23 @@ def site(
             seconds("--patience", patience),
         )
         if log_json:
-            log_as_json(visits.name, visits.position)
+            log_as_json(sessions.name, sessions.position)
         if check:
-            print(f"{visits.name} is ready: {preflight.readiness(coordinator, data, visits.corrections)}")
+            print(f"{sessions.name} is ready: {preflight.readiness(coordinator, data, sessions.corrections)}")
             return
         with threadpool_limits(1):  # as the sites of a simulation: sums come out the same
             if serves:
                 service.serve(
-                    lambda: visits.new(Path(f"{visits.name}-{datetime.now():%Y%m%dT%H%M%S}.npz")), visits.tell
+                    lambda: sessions.new(Path(f"{sessions.name}-{datetime.now():%Y%m%dT%H%M%S}.npz")), sessions.tell
                 )
             elif part is not None:
-                new_records.answer(visits.new(), keep or Path(f"{visits.name}-predictions.csv"))
+                new_records.answer(sessions.new(), keep or Path(f"{sessions.name}-predictions.csv"))
             else:
-                visits.new(keep or Path(f"{visits.name}.npz")).take_part()
+                sessions.new(keep or Path(f"{sessions.name}.npz")).take_part()
 
 
 @dataclass
-class _Visits:
+class _Sessions:
     """The runs of one site, one after the other.
 
     Parameters
@@ -133,7 +133,7 @@ class _Visits:
     faults : sequence of dict
         Those that it does to itself.
     wait_s, patience_s : float
-        See `Visit`.
+        See `SiteSession`.
     """
 
     place: SiteLocation
@@ -145,7 +145,7 @@ class _Visits:
     faults: Sequence[dict[str, Any]]
     wait_s: float
     patience_s: float
-    _last: Visit | None = field(default=None, init=False)
+    _last: SiteSession | None = field(default=None, init=False)
 
     @property
     def name(self) -> str:
@@ -160,13 +160,13 @@ class _Visits:
         """Print a sentence on standard error, after the site's name."""
         say(self.name, sentence)
 
-    def new(self, model: Path | None = None) -> Visit:
+    def new(self, model: Path | None = None) -> SiteSession:
         """Return the next run of the site. model: the file for its part of the model, if it trains one."""
         from fedsvm.algorithms.site_process import INSTALLATION
-        from fedsvm.federation.hosts.site_session import Visit
+        from fedsvm.federation.hosts.site_session import SiteSession
         from fedsvm.scenarios.hosts.new_records import hold_asked, rules_for
 
-        self._last = Visit(
+        self._last = SiteSession(
             self.place,
             INSTALLATION,
             version("fedsvm"),

@@ -46,7 +46,7 @@ from fedsvm.scenarios.schema.corrections import Corrections
 from fedsvm.scenarios.schema.errors import ScenarioError
 
 WORDS = "/api/words"
-_KEY, _DIARY, _MODEL, _RECEIPT = "visitor", "diary", "model.npz", "task.receipt"
+_KEY, _STORE, _MODEL, _RECEIPT = "visitor", "diary", "model.npz", "task.receipt"
 _ANSWER, _PREDICTIONS = "answer.npz", "predictions.csv"
 ANSWER_S = 300.0
 _AGAIN_S = 0.3
@@ -92,7 +92,7 @@ class InvitationLink:
 
 
 class HubClient:
-    """The hub as a visitor calls it.
+    """The hub as a site calls it.
 
     Parameters
     ----------
@@ -216,30 +216,30 @@ class TaskParticipation:
         Raises FederationError where the hub refuses, cannot be reached, or asks for what this site does not do.
         """
         keys = self._introduce()
-        with self._diary(keys) as diary:
-            if OVER in diary.facts:
+        with self._open_store(keys) as store:
+            if OVER in store.facts:
                 self._tell_over()
                 return True
-            task = self._join(diary)
-            terms = _terms(diary.facts["terms"])
+            task = self._join(store)
+            terms = _terms(store.facts["terms"])
             held = self._read_data(str(task["site"]), bytes(task["run"]), terms)
-            is_first = "secret" not in diary.facts
+            is_first = "secret" not in store.facts
             if is_first:
-                diary.note({"secret": secrets.token_bytes(SECRET_BYTES)})
-            agreement = agreement_of(diary.facts["secret"], diary.facts["run"])
+                store.note({"secret": secrets.token_bytes(SECRET_BYTES)})
+            agreement = agreement_of(store.facts["secret"], store.facts["run"])
             if is_first:
-                self._tell_fingerprints(keys.public, agreement.public, diary.facts["signing_key"])
+                self._tell_fingerprints(keys.public, agreement.public, store.facts["signing_key"])
             self._hub.ask(
                 "ready",
                 columns=[[c.name, c.categorical] for c in held.columns],
                 agreement_key=agreement.public,
-                voucher=self._voucher(diary.facts, keys, agreement.public, terms),
+                voucher=self._voucher(store.facts, keys, agreement.public, terms),
             )
-            visitor = OfflineSite(
-                diary.facts["site"],
+            site = OfflineSite(
+                store.facts["site"],
                 keys.public,
                 INSTALLATION,
-                diary,
+                store,
                 terms,
                 self.rules,
                 {"model_path" if self.part is None else "answer_path": str((self.folder / self._kept).resolve())},
@@ -249,7 +249,7 @@ class TaskParticipation:
                 self.pins,
             )
             try:
-                return self._carry_on(diary, visitor, held)
+                return self._carry_on(store, site, held)
             finally:
                 with suppress(FederationError):  # what went wrong before is to be read, and a hub finds out by itself
                     HubClient(self.link, Requests(keys, self.link.hub_key), 0.0, self.post, self.tell).ask("leave")
@@ -271,10 +271,10 @@ class TaskParticipation:
 
     def decline(self, reason: str) -> None:
         """Take no part, or no longer. Raises FederationError where the hub refuses, or cannot be reached."""
-        with self._diary(self._introduce()) as diary:
+        with self._open_store(self._introduce()) as store:
             self._ask_to_join()
             self._hub.ask("decline", reason=reason)
-            diary.close_for_good({})
+            store.close_for_good({})
         self.tell("you have declined, and the hub knows")
 
     def _introduce(self) -> KeyPair:
@@ -288,24 +288,24 @@ class TaskParticipation:
         self._hub = HubClient(self.link, Requests(keys, self.link.hub_key), self.wait_s, self.post, self.tell)
         return keys
 
-    def _diary(self, keys: KeyPair) -> SiteStore:
-        return SiteStore(self.folder / _DIARY, derive_key(keys.secret, "diary"))
+    def _open_store(self, keys: KeyPair) -> SiteStore:
+        return SiteStore(self.folder / _STORE, derive_key(keys.secret, "diary"))
 
     def _ask_to_join(self) -> Mapping[str, Any]:
         return self._hub.ask("join", token=self.link.token, version=version("fedsvm"))
 
-    def _join(self, diary: SiteStore) -> Mapping[str, Any]:
+    def _join(self, store: SiteStore) -> Mapping[str, Any]:
         """Return the task, which must not have changed since the first visit. Raises FederationError."""
         task = self._ask_to_join()
         said = {name: task[name] for name in ("site", "run", "terms", "signing_key")}
         if len(said["run"]) != RUN_ID_BYTES or len(said["signing_key"]) != KEY_BYTES:
             raise FederationError(f"What {self.link.hub} says of the task is no hub's.")
-        if not diary.facts:
+        if not store.facts:
             terms = _terms(said["terms"])
             asked = describe_terms(terms, INSTALLATION.default_settings(terms.program))
             self.tell(visible(f"{task['creator']} asks in the task {task['title']!r}: {asked}"))
-            diary.note(said)
-        elif any(diary.facts[name] != value for name, value in said.items()):
+            store.note(said)
+        elif any(store.facts[name] != value for name, value in said.items()):
             raise FederationError(
                 "The hub has changed the task since the first visit, so this site sends nothing more; ask the "
                 "creator of the task."
@@ -334,51 +334,51 @@ class TaskParticipation:
         receipt.record_declined(reason)
         receipt.release()
 
-    def _carry_on(self, diary: SiteStore, visitor: OfflineSite, held: SiteData) -> bool:
-        standing = self._take(diary)
+    def _carry_on(self, store: SiteStore, site: OfflineSite, held: SiteData) -> bool:
+        standing = self._take(store)
         while standing["state"] == "inviting" and self.watches:
-            standing = self._take(diary)
+            standing = self._take(store)
         if standing["state"] == "inviting":
             self.tell("you have joined; a mail will tell you when to run this command again")
             return False
-        self._require_part(diary)
+        self._require_part(store)
         if self.rules.pinned and self.pins is None:
             raise FederationError(
                 "The policy has pinned = true; run this command again with --sites, the folder of the public keys of "
                 f"{', '.join(standing['sites'])}. Nothing was sent."
             )
-        if "sites" not in diary.facts:
+        if "sites" not in store.facts:
             partition = held.partition(standing["columns"])
-            diary.note({"sites": standing["sites"], "columns": standing["columns"], "held": _digest(partition)})
-        partition = held.partition(diary.facts["columns"])
-        if diary.facts["held"] != _digest(partition):
+            store.note({"sites": standing["sites"], "columns": standing["columns"], "held": _digest(partition)})
+        partition = held.partition(store.facts["columns"])
+        if store.facts["held"] != _digest(partition):
             raise FederationError(
                 f"{self.data} has changed since the first visit, and the task has begun; use the original file."
             )
-        if int(standing["said"]) > len(diary.said):
+        if int(standing["said"]) > len(store.sent):
             raise FederationError(
                 f"{self.folder} is an older copy of this site's folder; use the folder of the last visit, or withdraw "
                 "with --decline."
             )
-        for number in range(int(standing["said"]), len(diary.said)):
-            self._say(number, diary.said[number])
-        before = len(diary.received)
-        is_over = visitor.carry_on(diary.facts["sites"], partition, lambda: self._more(diary, standing), self._say)
+        for number in range(int(standing["said"]), len(store.sent)):
+            self._say(number, store.sent[number])
+        before = len(store.received)
+        is_over = site.carry_on(store.facts["sites"], partition, lambda: self._more(store, standing), self._say)
         if is_over:
-            diary.close_for_good({OVER: True})
+            store.close_for_good({OVER: True})
             self._tell_over()
         else:
-            self._require_part(diary)
-            came = len(diary.received) - before
+            self._require_part(store)
+            came = len(store.received) - before
             messages = "1 message" if came == 1 else f"{came} messages"
             self.tell(f"{messages} processed; a mail will tell you when to run this command again")
         return is_over
 
-    def _require_part(self, diary: SiteStore) -> None:
+    def _require_part(self, store: SiteStore) -> None:
         """Raise FederationError, and forget the task's secrets, if the last answer says that this site has no part."""
         state, reason = self._standing["state"], visible(str(self._standing["reason"]))
         if state in _NO_PART or not self._standing["sites"]:
-            diary.close_for_good({})
+            store.close_for_good({})
             raise FederationError(f"You no longer take part in this task ({state}). {reason}".rstrip())
 
     @property
@@ -394,7 +394,7 @@ class TaskParticipation:
             return
         self.tell(f"the task is over{f'; your part of the model is in {model}' if model.exists() else ''}")
 
-    def _more(self, diary: SiteStore, standing: Mapping[str, Any]) -> Iterator[Message]:
+    def _more(self, store: SiteStore, standing: Mapping[str, Any]) -> Iterator[Message]:
         """Yield further messages."""
         while True:
             letters = list(standing["letters"])
@@ -403,11 +403,11 @@ class TaskParticipation:
             is_due = letters or (self.watches and standing["state"] in ("inviting", "running"))
             if not is_due:
                 return
-            standing = self._take(diary, acted=True)
+            standing = self._take(store, acted=True)
 
-    def _take(self, diary: SiteStore, *, acted: bool = False) -> Mapping[str, Any]:
+    def _take(self, store: SiteStore, *, acted: bool = False) -> Mapping[str, Any]:
         """Return the state of the task, and new messages. acted: all earlier messages were processed."""
-        self._standing = self._hub.ask("take", after=len(diary.received), acted=acted, watches=self.watches)
+        self._standing = self._hub.ask("take", after=len(store.received), acted=acted, watches=self.watches)
         return self._standing
 
     def _say(self, number: int, message: Message) -> None:

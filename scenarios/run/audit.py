@@ -1,9 +1,9 @@
-"""The audit of a run: what parties that pool what they saw learn of the others' rows, judged by the truth.
+"""The audit of a run: the rows of others that parties learn by pooling their views, compared with the truth.
 
-Two questions, asked of one record of the run. Of a single sum: do the coalition's messages determine what another site
-put in? (`findings`, by the algebra of the protocols.) Of the whole run: which rows follow from everything that the
-coalition saw? (`audited`, by the attacks that the algorithm lists.) The attacks do not see the truth; here it is
-compared with what they claim, which only a simulation can do.
+The record of a run answers two questions. For a single sum: do the coalition's messages determine the input of another
+site? (`findings`, by the algebra of the protocols.) For the whole run: which rows follow from the coalition's whole
+view? (`audit_view`, by the attacks that the algorithm lists.) The attacks do not see the truth. Their claims are
+compared with it here, which only a simulation can do.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ if TYPE_CHECKING:
     from fedsvm.algorithms.attacks.attack import AlignedRecords, Attack, CandidateScores, KnownRecords, RowClaim
 
 HOLDER = "model file"
-"""The party that has the file of a model and nothing else."""
+"""The party that has only the file of a model."""
 
 _SAME_ROW = 2.0**-12
-"""Rows that differ by less of each column's deviation are one."""
+"""Rows count as equal if they differ by less than this in each column, in its standard deviations."""
 
 _SAME_COLUMNS = 1e-6
-"""In units of the scaled columns, of a vertical partition's records."""
+"""Maximum difference of equal records of a vertical partition, in units of the scaled columns."""
 
 MAX_SITES = 10
-"""Of more, the first are audited by themselves and with the coordinator."""
+"""Maximum number of sites that are audited alone and with the coordinator: the first ones of more."""
 
 
 @dataclass(frozen=True)
 class Finding:
     """The inputs of one victim to one step that the coalition learned, over all rounds.
 
-    values: numbers that the victim put in; recovered: those that were reconstructed; max_error: of these, None if there
-    are none.
+    values: the number of input values of the victim; recovered: how many were reconstructed; max_error: their largest
+    error, None if there are none.
     """
 
     site: str
@@ -56,9 +56,18 @@ class Finding:
 
 @dataclass(frozen=True)
 class KnownColumns:
-    """Rebuilt columns of a vertical partition: whose they are, the sites whose values gave them, and how many records.
+    """Reconstructed columns of a vertical partition.
 
-    known_records: of how many the coalition knew these columns before; held_back: of how many it did not.
+    Attributes
+    ----------
+    sites : tuple of str
+        The sites whose values determine the columns.
+    columns_of : tuple of str
+        The owners of the columns.
+    known_records : int
+        The number of records of which the coalition knew these columns before.
+    held_back : int
+        The number of records of which it did not.
     """
 
     sites: tuple[str, ...]
@@ -74,23 +83,24 @@ class AttackResult:
     Parameters
     ----------
     attack : str
+        The name of the attack.
     claimed : int
-        Rows that it says are in the training data of the others.
+        The number of rows that it claims to be in the training data of the others.
     recovered : int
-        Of these, rows that are.
+        The number of true claims.
     false_claims : int
-        And those that are not.
+        The number of false claims.
     residual : float, optional
-        The largest that the attack's own check left.
+        The largest residual of the attack's own check.
     max_error : float, optional
-        The largest difference of a column of a row that was recovered from the truth, in the column's deviations.
+        The largest error of a value of a recovered row, in standard deviations of its column.
     ranked, members, auc : optional
-        Of one that ranks candidates: how many, how many of these are in the training data of the others, and the chance
-        that it ranks one that is above one that is not; None where either are missing.
+        For an attack that ranks candidates: their number, the number of those in the training data of the others, and
+        the probability that such a candidate ranks above another; None if there are only candidates of one kind.
     known_before : KnownColumns, optional
-        Of vertical partitions.
+        For vertical partitions: the reconstructed columns.
     note : str
-        How far the attack came, or why it was not run; "" of most attacks.
+        Partial progress of the attack, or the reason why it was not run; "" for most attacks.
     """
 
     attack: str
@@ -108,31 +118,33 @@ class AttackResult:
 
 @dataclass(frozen=True)
 class PartyAudit:
-    """The results of some parties that pool what they saw of the whole run.
+    """The results of all attacks on the pooled views of some parties.
 
     Parameters
     ----------
     coalition : tuple of str
-        The sites among them.
+        The sites among the parties.
     coordinator : bool
+        Whether the coordinator is one of the parties.
     sums : int
-        Rounds in which they know a sum with inputs of the others.
+        The number of rounds in which they know a sum with inputs of others.
     numbers : int
-        Numbers in these sums.
+        The number of values in these sums.
     parameters : int
-        Arrays that they were sent.
+        The number of arrays that they received as parameters.
     rows : int
-        Training rows of the other sites.
+        The number of training rows of the other sites.
     recovered : int
-        Of these, rows that one attack or another recovered.
+        The number of these rows that at least one attack recovered.
     false_claims : int
-        Of all attacks.
+        The number of false claims of all attacks.
     attacks : tuple of AttackResult
-        Of those that found what they need.
+        The results of the attacks that found the values that they need.
     tried : int
-        Attacks on the view.
+        The number of attacks on the view.
     has_list : bool
-        Of whoever holds the model file alone: whether all rows of the source, test rows too, are known as candidates.
+        For a party that has only the model file: whether it knows all rows of the source, including test rows, as
+        candidates.
     """
 
     coalition: tuple[str, ...]
@@ -149,7 +161,7 @@ class PartyAudit:
 
     @property
     def parties(self) -> tuple[str, ...]:
-        """By name; where nobody took part it is whoever holds the model file."""
+        """The names of the parties; for a model file, the party that has only the file."""
         among = Coalition(self.coalition, self.coordinator).parties
         return among or (HOLDER, *(["list"] if self.has_list else []))
 
@@ -158,7 +170,7 @@ class PartyAudit:
 class CollusionReport:
     """The findings of declared colluders: each victim's inputs to single sums, and sentences.
 
-    What they make of the whole run is the first of `RunResult.audit`.
+    Their results for the whole run are the first entry of `RunResult.audit`.
     """
 
     coalition: tuple[str, ...]
@@ -174,15 +186,15 @@ class GroundTruth:
     Parameters
     ----------
     rows : mapping of site to LabeledRows
-        Of sites that hold rows: those that they trained on, encoded and not scaled.
+        For sites that hold rows: their training rows, encoded and not scaled.
     columns : mapping of site to FloatArray
-        Of sites that hold columns: these, scaled, of the records that were trained on last.
+        For sites that hold columns: their scaled columns of the last training records.
     candidates : LabeledRows, optional
-        Records that the attackers can imagine, encoded.
+        Records that the attackers may guess, encoded.
     source : LabeledRows, optional
-        All rows of the source, test rows too, encoded.
+        All rows of the source, including test rows, encoded.
     classes : int
-        How many there are; of more than two, labels are their numbers.
+        The number of classes; with more than two, labels are class numbers.
     """
 
     rows: Mapping[str, LabeledRows]
@@ -192,14 +204,14 @@ class GroundTruth:
     source: LabeledRows | None = None
 
 
-def everybody(sites: Sequence[str]) -> list[Coalition]:
+def standard_coalitions(sites: Sequence[str]) -> list[Coalition]:
     """Return the standard coalitions: the coordinator alone, each site alone, and the coordinator with each site."""
     some = sites[:MAX_SITES]
     alone = [Coalition((site,), coordinator=False) for site in some]
     return [Coalition((), coordinator=True), *alone, *(Coalition((site,), coordinator=True) for site in some)]
 
 
-# Of a single sum.
+# Single sums.
 
 
 @dataclass
@@ -213,10 +225,10 @@ class _Tally:
 
 
 def findings(run: RecordedRun, coalition: Coalition, shown: Sequence[str]) -> list[Finding]:
-    """Return every honest site's input to every sum that a coalition reconstructs, or received in the clear.
+    """Return the findings on every honest site's input to every sum, and to every value sent in the clear.
 
-    shown: steps whose values the settings had sent in the clear. Raises AssertionError where algebra and numbers
-    disagree.
+    shown: steps whose values are sent in the clear under the settings. Raises AssertionError if the algebra and the
+    numbers disagree.
     """
     tallies: dict[tuple[str, str, str], _Tally] = defaultdict(_Tally)
     for recorded in run:
@@ -246,21 +258,21 @@ def _compare(tally: _Tally, truth: FloatArray, reconstructed: FloatArray | None)
     tally.max_error = max(tally.max_error or 0.0, error)
 
 
-# Of the whole run.
+# The whole run.
 
 
 def audit_view(view: RunView, attacks: Sequence[Attack], truth: GroundTruth, known: KnownRecords | None) -> PartyAudit:
-    """Return the results of attacks on a view, and how much of them is true.
+    """Attack a view, and compare the claims with the truth.
 
     Parameters
     ----------
     view : RunView
-        What a coalition has.
+        The view of a coalition.
     attacks : sequence of Attack
-        In order: each is told what those before it recovered.
+        The attacks, in order: each receives the rows that those before it recovered.
     truth : GroundTruth
     known : KnownRecords, optional
-        Of vertical partitions.
+        For vertical partitions: the records whose columns the coalition knows.
     """
     from fedsvm.algorithms.attacks.attack import CandidateScores, Prior
     from fedsvm.algorithms.attacks.every_problem import on_every_problem
@@ -303,15 +315,15 @@ def audit_view(view: RunView, attacks: Sequence[Attack], truth: GroundTruth, kno
 
 
 def _one_blas_thread() -> AbstractContextManager[Any]:
-    """Limit linear algebra to one thread: on busy cores more of them mostly wait for each other."""
-    import scipy.linalg  # noqa: F401 - it has a library of its own, and only what is loaded is limited
+    """Limit linear algebra to one thread: on busy cores, several threads mostly wait for each other."""
+    import scipy.linalg  # noqa: F401 - it has its own library, and only loaded libraries are limited
 
     limited: AbstractContextManager[Any] = threadpool_limits(1, "blas")
     return limited
 
 
 def file_audits(arrays: Mapping[str, Any], attacks: Sequence[Attack], truth: GroundTruth) -> list[PartyAudit]:
-    """Return what whoever holds a model's file makes of it, without a list of candidates and with the source's rows."""
+    """Attack a model file alone: without a list of candidates, and with the rows of the source as candidates."""
     from fedsvm.algorithms.attacks.model_file import file_view
 
     if not attacks or not truth.rows:
@@ -332,7 +344,7 @@ def _together(rows: Mapping[str, LabeledRows], sites: Sequence[str]) -> LabeledR
 
 
 class _ClaimJudge:
-    """Compares what is claimed with the training rows, or the columns, of the honest sites."""
+    """Compares claims with the training rows, or the columns, of the honest sites."""
 
     def __init__(self, rows: LabeledRows | None, columns: Mapping[str, FloatArray]) -> None:
         self._rows, self._columns = rows, columns
@@ -343,7 +355,7 @@ class _ClaimJudge:
 
     @property
     def count(self) -> int:
-        """Return the number of rows or records that can be found."""
+        """Return the number of rows or records that an attack can recover."""
         if self._rows is not None:
             return len(self._rows.rows)
         return len(next(iter(self._columns.values()))) if self._columns else 0
@@ -358,7 +370,7 @@ class _ClaimJudge:
 
     def _near(self, rows: FloatArray, labels: FloatArray) -> list[list[int]]:
         """Return for each row the equal training rows."""
-        from scipy.spatial import cKDTree  # a run that is not audited has no use for it
+        from scipy.spatial import cKDTree  # only needed by audits
 
         if self._rows is None or not len(rows):
             return [[] for _ in rows]
@@ -366,7 +378,7 @@ class _ClaimJudge:
         if whole.any():
             tree = cKDTree(self._rows.rows / self._unit)
             near[whole] = tree.query_ball_point(rows[whole] / self._unit, _SAME_ROW, p=np.inf)
-        for place in np.flatnonzero(~whole):  # of what is claimed of it
+        for place in np.flatnonzero(~whole):  # compares only the claimed columns
             known = np.flatnonzero(~np.isnan(rows[place]))
             away = np.abs(self._rows.rows[:, known] - rows[place, known]) / self._unit[known]
             near[place] = np.flatnonzero((away <= _SAME_ROW).all(axis=1)).tolist()
@@ -386,7 +398,7 @@ class _ClaimJudge:
         return taken
 
     def _align(self, name: str, claim: RowClaim, aligned: AlignedRecords) -> AttackResult:
-        """Compare records that have a position with the record there."""
+        """Compare each claimed record with the record at its claimed position."""
         columns = np.hstack([self._columns[site] for site in aligned.columns_of])
         errors = np.abs(claim.rows - columns[aligned.indices]).max(axis=1, initial=0.0)
         true = np.flatnonzero(errors < _SAME_COLUMNS)
@@ -395,7 +407,7 @@ class _ClaimJudge:
         return _result(name, claim, errors[true].tolist(), before)
 
     def ranking(self, name: str, ranking: CandidateScores) -> AttackResult:
-        """Judge a ranking: which candidates are training rows, and whether these rank above the others."""
+        """Judge a ranking: the candidates that are training rows, and whether they rank above the others."""
         member = np.array([bool(places) for places in self._near(*ranking.candidates)], dtype=np.bool_)
         return AttackResult(
             name,

@@ -1,7 +1,6 @@
-"""Curves that decision values are judged by, and the areas under them.
+"""ROC and precision-recall curves of decision values, and the areas under them.
 
-They are written out because scikit-learn's, which tests compare them with, take most of a second to import, more than
-many a run.
+They do not use scikit-learn, whose import takes most of a second, longer than many runs. Tests compare both.
 """
 
 from __future__ import annotations
@@ -16,9 +15,9 @@ from fedsvm.federation.arrays import FloatArray
 
 @dataclass(frozen=True)
 class ThresholdCurve:
-    """The true and false positives of a falling threshold: (k + 1,) rows, from none to all.
+    """The numbers of true and false positives of a decreasing threshold: arrays (k + 1,), from none to all.
 
-    Of k different scores, each is a threshold; rows that share one are called positive together.
+    Each of the k different scores is a threshold; rows with equal scores are predicted positive together.
     """
 
     true: FloatArray
@@ -26,8 +25,8 @@ class ThresholdCurve:
 
     @classmethod
     def of(cls, scores: FloatArray, positive: NDArray[np.bool_]) -> ThresholdCurve:
-        """Return the curve of scores (n,), larger for positive rows, and which rows are positive (n,). Both kinds must
-        occur."""
+        """Return the curve of scores (n,), which are larger for positive rows. positive: which rows are positive (n,);
+        both kinds must occur."""
         order = np.argsort(-scores, kind="stable")
         last_of_score = np.append(np.flatnonzero(np.diff(scores[order])), len(order) - 1)
         true = np.cumsum(positive[order])[last_of_score].astype(float)
@@ -45,7 +44,7 @@ class ThresholdCurve:
         return np.append(1.0, precision), self.true / self.true[-1]
 
     def area_under_roc(self) -> float:
-        """Share of the pairs of a positive and a negative row in which the positive scores higher; a tie is half."""
+        """Return the share of pairs of positive and negative rows in which the positive scores higher (ties: half)."""
         return float(np.trapezoid(self.true / self.true[-1], self.false / self.false[-1]))
 
     def average_precision(self) -> float:

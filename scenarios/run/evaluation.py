@@ -1,4 +1,4 @@
-"""The evaluation of a model in a simulation, which alone has the rows or columns of all sites together."""
+"""The evaluation of a model in a simulation, which has the rows or columns of all sites together."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ def compare_with_pooled(
     *,
     is_tested: bool,
 ) -> ModelEvaluation:
-    """Return how a model compares with models of pooled rows, of public rows, and of other methods.
+    """Compare a model with models of pooled rows, of public rows, and of other methods.
 
-    whole: the model with the parts that its sites keep. decisions: of `rows.test`, (n,), or (n, K) of K > 2 classes.
-    is_tested: whether `rows.test` are rows that no model was trained on.
+    whole: the model with the parts that its sites keep. decisions: its decision values of `rows.test`, (n,), or (n, K)
+    for K > 2 classes. is_tested: whether no model was trained on `rows.test`.
     """
     table, labels = scenario.algorithm, rows.test.labels
     algorithm, settings, calibration = table.implementation, table.settings, model.calibrated
@@ -55,7 +55,7 @@ def _baselines(scenario: Scenario, model: Model, rows: EvaluationRows) -> dict[s
 
 
 def pooled_order(scenario: Scenario, model: Model, names: Sequence[str], rows: EvaluationRows) -> list[str] | None:
-    """Return the columns of `rows`, called `names`, as all rows in one place rank them; None if nothing is ranked."""
+    """Return the names of the columns as pooled rows rank them; None if nothing is ranked."""
     table = scenario.algorithm
     order = table.implementation.pooled_order(model, table.settings, rows)
     return None if order is None else [names[column] for column in order]

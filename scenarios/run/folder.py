@@ -13,7 +13,7 @@ RUNS = Path("runs")
 """The default folder of runs."""
 
 LATEST = "latest"
-"""The link there that leads to the last of them."""
+"""The link in it to the latest run."""
 
 
 def make_folder(scenario: Scenario, out: Path | None) -> Path:
@@ -27,7 +27,7 @@ def make_folder(scenario: Scenario, out: Path | None) -> Path:
     folder = RUNS / f"{scenario.name}-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
     folder.mkdir(mode=0o700, parents=True)
     link = RUNS / f"{LATEST}.{os.getpid()}"
-    with suppress(OSError):  # on a disk without links, or where "latest" is somebody's folder
+    with suppress(OSError):  # a disk without links, or "latest" is a user's folder
         link.unlink(missing_ok=True)
         link.symlink_to(folder.name)
         link.replace(RUNS / LATEST)

@@ -21,15 +21,15 @@ from fedsvm.scenarios.run.intervals import (
 )
 
 RANKED_DECIMALS = 9
-"""Rows of equal score, as identical ones have, differ in the last digits by the order of summation. They are ties."""
+"""Scores count as equal if they differ by less: identical rows differ in the last digits by the order of summation."""
 
 BOUNDS = (-1.0, 1.0)
-"""The least and the largest gain."""
+"""The minimum and the maximum of a gain."""
 
 
 @dataclass(frozen=True)
 class Gain:
-    """The figures of one model, less those of another on the same test rows.
+    """The figures of one model minus those of another on the same test rows.
 
     Attributes
     ----------
@@ -50,13 +50,13 @@ def gain_over(decisions: FloatArray, others: Sequence[FloatArray], labels: Float
     Parameters
     ----------
     decisions : (n,) or (n, K) array
-        Decision values of the test rows by the model.
+        The model's decision values of the test rows.
     others : sequence of array
-        The same by each of the others.
+        The decision values of the other models.
     labels : (n,) array
-        +1 and -1, or numbers of more classes.
+        +1 and -1, or class numbers for more than two classes.
     threshold : float
-        From which all of them call a row positive.
+        Decision value from which all of them predict a row as positive.
     """
     truth = labels > 0 if decisions.ndim == 1 else labels
     right = np.mean([predict_class(values, threshold) == truth for values in others], axis=0)
@@ -71,7 +71,10 @@ def gain_over(decisions: FloatArray, others: Sequence[FloatArray], labels: Float
 
 
 def _auc(decisions: FloatArray, labels: FloatArray) -> float | None:
-    """Return the area under the ROC curve, of more classes the mean of each against the others; None of one class."""
+    """Return the area under the ROC curve; for more than two classes the mean of each against the others.
+
+    None if all rows are of one class.
+    """
     of_class = [(decisions, labels > 0)]
     if decisions.ndim > 1:
         of_class = [(column, labels == k) for k, column in enumerate(decisions.T)]
@@ -80,14 +83,14 @@ def _auc(decisions: FloatArray, labels: FloatArray) -> float | None:
 
 
 def _placements(scores: FloatArray, is_positive: NDArray[np.bool_]) -> Placements:
-    """Return the placements of scores (n,), as ties where they differ in their last digits alone."""
+    """Return the placements of scores (n,); scores that differ only in their last digits are ties."""
     return Placements.of(np.round(scores, RANKED_DECIMALS), is_positive)
 
 
 def _auc_interval(
     decisions: FloatArray, others: Sequence[FloatArray], is_positive: NDArray[np.bool_]
 ) -> Interval | None:
-    """Return the interval of an AUC less the mean of others; None with fewer than two rows of a class."""
+    """Return the interval of an AUC minus the mean of others; None with fewer than two rows of a class."""
     rows = int(min(is_positive.sum(), (~is_positive).sum()))
     if rows < 2:
         return None
@@ -102,7 +105,7 @@ def _auc_interval(
 
 
 def mean_gain(folds: Sequence[Gain], folds_per_repeat: int) -> Gain | None:
-    """Return the means over the folds, with the corrected resampled t intervals; None without any."""
+    """Return the means over the folds, with the corrected resampled t intervals; None without folds."""
     if len(folds) < 2:
         return folds[0] if folds else None
     known = {

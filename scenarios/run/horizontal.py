@@ -35,9 +35,9 @@ RowTask = HorizontalTask | PublicTask
 
 
 def noise_shares(scenario: Scenario) -> int:
-    """Return by how many sites noise must be complete: those that must remain, less those that know their own share.
+    """Return the number of sites whose noise must suffice: those that must remain, minus those that know their share.
 
-    It is one, so that every site draws all of the noise, if colluding sites can isolate the part of another.
+    It is 1 if colluding sites can isolate the part of another site, so that every site draws all of the noise.
     """
     colluding = len(scenario.collusion.sites) if scenario.collusion is not None else 0
     least, most = scenario.min_sites, scenario.federation.sites
@@ -49,7 +49,7 @@ def noise_shares(scenario: Scenario) -> int:
 class RowSource(Source):
     """Rows of the same columns at different sites.
 
-    schema: the columns. identity: of the data, for a privacy ledger.
+    schema: the columns. identity: identifies the data in a privacy ledger.
     """
 
     schema: Schema = field(init=False)
@@ -57,10 +57,10 @@ class RowSource(Source):
 
     @abstractmethod
     def public_rows(self) -> Rows:
-        """Return the rows that are nobody's secret."""
+        """Return the public rows."""
 
     def task(self, fold: int | None) -> RowTask:
-        """Return the task of a fold. What sites agree on for one task holds for all, and so does a privacy budget."""
+        """Return the task of a fold. All tasks share the agreements of the sites, and one privacy budget."""
         return replace(self._first_task, fold=fold)
 
     @cached_property
@@ -93,7 +93,7 @@ class RowSource(Source):
         return {**model.to_arrays(), **task.columns.to_arrays(model.selected_columns)}
 
     def evaluate(self, federation: Federation, model: Model, task: RowTask) -> ModelEvaluation:
-        """Return what sites count on rows that they hold out, and how columns were chosen."""
+        """Return the evaluation by the sites on rows that they hold out, and the selection of columns."""
         scores = self.scores_at_sites(federation, model)
         threshold = 0.0 if model.calibrated is None else model.calibrated.threshold
         return ModelEvaluation(
@@ -104,12 +104,12 @@ class RowSource(Source):
         )
 
     def scores_at_sites(self, federation: Federation, model: Model) -> SiteScores | ClassScores | None:
-        """Return the sites' scores of the rows that they hold out; None if they hold out none."""
+        """Return the sites' scores of the rows that they hold out; None if they hold out no rows."""
         tested = self.scenario.data.tested_at_sites
         return score_at_sites(federation, model, len(self.classes)) if tested else None
 
     def own_at_sites(self, federation: Federation, model: Model) -> OwnModels | None:
-        """Compare own models at the sites on rows that they hold out; None if they hold out none or need not."""
+        """Compare own models at the sites on rows that they hold out; None without such rows, or if not requested."""
         if not (self.scenario.compare.sites and self.scenario.data.tested_at_sites):
             return None
         phrase = phrase_of(self.scenario.algorithm.implementation.own_method)
@@ -118,7 +118,7 @@ class RowSource(Source):
 
 @dataclass
 class SimulatedRows(RowSource):
-    """Rows that were dealt to sites on this machine, and are all known here."""
+    """The rows of a simulation, which are all known on this machine."""
 
     dataset: FederatedDataset
     folder: Path
@@ -129,15 +129,15 @@ class SimulatedRows(RowSource):
         self.schema, self.classes, self.identity = dataset.schema, dataset.classes, dataset.identity
 
     def public_rows(self) -> Rows:
-        """Return the rows that were set apart."""
+        """Return the public rows of the data set."""
         return self.dataset.rows.take(self.dataset.public)
 
     def note_trained(self, federation: Federation, task: RowTask) -> None:
-        """Remember what rows became, for an audit."""
+        """Store the encoding of rows, for an audit."""
         self._columns = task.columns
 
     def evaluate(self, federation: Federation, model: Model, task: RowTask) -> ModelEvaluation:
-        """Return metrics of the test rows, and those of models of pooled rows."""
+        """Return metrics of the test rows, also for models of pooled rows."""
         algorithm, asked = self.scenario.algorithm.implementation, None
         rows = self._rows(task.fold, training_of(model).sites, task.columns)
         if isinstance(algorithm, HorizontalAlgorithm):
@@ -159,7 +159,7 @@ class SimulatedRows(RowSource):
     def _own(
         self, federation: Federation, model: Model, task: RowTask, decisions: FloatArray, rows: EvaluationRows
     ) -> OwnModels | None:
-        """Return the comparison with the sites' own models; None if none are wanted, or there are no test rows."""
+        """Return the comparison with the sites' own models; None if it is not requested, or there are no test rows."""
         if self.scenario.data.tested_at_sites:
             return self.own_at_sites(federation, model)
         if not self.scenario.compare.sites or not len(self.dataset.test(task.fold)):
@@ -175,14 +175,14 @@ class SimulatedRows(RowSource):
         return compare_own(phrase_of(method), decisions, rows.test.labels, own, of_one_class)
 
     def _whole(self, model: Model) -> Model:
-        """Return the model with the parts that sites keep in files of their own."""
+        """Return the model with the parts in the sites' own files."""
         if not model.kept_by_sites:
             return model
         parts = [site_model(self.folder, site) for site in training_of(model).sites]
         return type(model).from_arrays(model.to_arrays(), parts)
 
     def _rows(self, fold: int | None, sites: tuple[str, ...], columns: Columns) -> EvaluationRows:
-        """Return the rows by which a model is evaluated. Without test rows these are the training rows."""
+        """Return the rows on which a model is evaluated: the test rows, or without any the training rows."""
         held_out, training = self.dataset.test(fold), self.dataset.training(fold, sites)
         train = self._scale(training, columns)
         weights = self.dataset.weights[training] if len(self.dataset.weights) else None
@@ -193,7 +193,7 @@ class SimulatedRows(RowSource):
     def _selection(
         self, model: Model, columns: Columns, rows: EvaluationRows, *, is_tested: bool
     ) -> FoldSelection | None:
-        """Return how columns were chosen, compared with pooled rows and the test rows; None if all were used."""
+        """Return the selection of columns, compared with pooled rows and tested; None if all columns were used."""
         if (ranking := model.ranked) is None:
             return None
         tested = model.decisions_by_size(rows.test.rows) if is_tested else {}

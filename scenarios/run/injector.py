@@ -1,7 +1,7 @@
-"""Carries out a scenario's network conditions and faults, and says afterwards what came of each fault.
+"""Applies a scenario's network conditions and faults, and reports the outcome of each fault.
 
-Kills and stalls are the sites' own part (`fedsvm.federation.site.faults`); what happens to links is ordered from the
-relays before the orders of the round go out.
+Sites inflict kills and stalls on themselves (`fedsvm.federation.site.faults`). Faults on links are requested from the
+relays before the orders of the round are sent.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from fedsvm.scenarios.schema.threats import FaultSpec, LinkSpec, NetworkSpec
 
 @dataclass(frozen=True)
 class FaultReport:
-    """A fault, placed at a round of a phase, and what came of it.
+    """A fault at a round of a phase, and its outcome.
 
-    site: those that it struck. at_round: of the run. start_s, end_s: seconds of the run; None where it did not come to
-    pass, or did not end.
+    site: the affected sites. at_round: the round of the run. start_s, end_s: in seconds of the run; None if the fault
+    did not occur, or did not end.
     """
 
     kind: str
@@ -106,14 +106,14 @@ class Injector:
                 self._began[number] = time.monotonic()
 
     def settle(self) -> None:
-        """Take in what the relays have to say of the faults on links, while they are there."""
+        """Read the outcomes of faults on links from the relays, before these end."""
         if self._relays is not None:
             self._outcomes = self._relays.outcomes()
 
-    # What came of it.
+    # Outcomes.
 
     def describe_struck(self) -> list[str]:
-        """Return the faults so far in words, the first one first."""
+        """Return the faults so far in words, in order."""
         began = self._began | self._launcher.struck
         return [
             f"{self._faults[number].kind} {', '.join(self._affected_sites(self._faults[number]))} in "
@@ -147,7 +147,7 @@ class Injector:
         )
 
     def _changes(self, fault: FaultSpec, at_round: int, federation: Federation) -> list[_InjectedChange]:
-        """Return which affected sites left and came back, until another fault affects any of them."""
+        """Return the changes in which affected sites left or came back, until another fault affects one of them."""
         struck = set(self._affected_sites(fault))
         others = [_round_of(other, federation) for other in self._faults if struck & set(self._affected_sites(other))]
         until = min((number for number in others if number > at_round), default=sys.maxsize)

@@ -3,13 +3,15 @@
 Shares of counted rows have Wilson's interval. The area under a ROC curve has DeLong's variance on the scale of its
 logit, from decision values or from their counts in bins, where pairs within a bin are ties. Slope and intercept of the
 calibration are coefficients of a logistic regression, with Wald's interval. Means over folds have the corrected
-resampled t interval: folds share training rows, so that their plain deviation is too small.
+resampled t interval: folds share training rows, so their uncorrected deviation is too small.
 
-Differences of two models on the same rows are paired. That of accuracies has the interval of Bonett and Price, which
-counts two more rows, one for each model. That of areas is recovered from the interval of each area and the correlation
-of the two (MOVER; Zou). Neither becomes a point if the models agree on few rows, as Wald's interval does.
+Differences of two models on the same rows are paired. The difference of accuracies has the interval of Bonett and
+Price, which counts two more rows, one for each model. The interval of a difference of areas follows from the interval
+of each area and the correlation of the two (MOVER; Zou). Unlike Wald's interval, neither collapses to a point if the
+models differ on few rows.
 
-All of them are about other test rows of the same kind for a fixed model, but for the last, which is about other splits.
+All intervals apply to a fixed model and other test rows from the same population. Only those of means over folds apply
+to other splits.
 
 References
 ----------
@@ -43,14 +45,14 @@ _MAX_NEWTON_STEPS = 25
 _SMALL_STEP = 1e-10
 _SMALLEST_PROBABILITY = 1e-15
 _LEAST_INFORMATION = 1e-3
-"""Sum of p (1 - p) below which the classes are told apart completely, so that the likelihood has no maximum."""
+"""Sum of p (1 - p) below which the classes are completely separated, so that the likelihood has no maximum."""
 
 Method = Literal["wilson", "delong", "wald", "corrected-t", "bonett-price", "mover"]
 
 
 @dataclass(frozen=True)
 class Interval:
-    """A 95 % confidence interval, and the method that it comes from."""
+    """A 95 % confidence interval, and its method."""
 
     low: float
     high: float
@@ -58,7 +60,7 @@ class Interval:
 
 
 def share_interval(part: int, whole: int) -> Interval | None:
-    """Return Wilson's interval of a share of independent rows; None of no rows."""
+    """Return Wilson's interval of a share of independent rows; None without rows."""
     if not whole:
         return None
     share, spread = part / whole, _Z**2 / whole
@@ -70,13 +72,13 @@ def share_interval(part: int, whole: int) -> Interval | None:
 def auc_interval(positive: IntArray, negative: IntArray) -> Interval | None:
     """Return DeLong's interval of the area under the ROC curve; None with fewer than two rows of a class.
 
-    Where the classes are told apart completely the variance is 0. The interval is then Wilson's, of as many pairs as
-    the smaller class has rows.
+    If the classes are completely separated, the variance is 0. The interval is then Wilson's, for as many pairs as the
+    smaller class has rows.
 
     Parameters
     ----------
     positive, negative : (k,) array of int
-        Rows of each class by their decision value, or by the bin of it, lowest first.
+        The number of rows of each class with each decision value, or in each bin of it, lowest first.
     """
     m, n = int(positive.sum()), int(negative.sum())
     if min(m, n) < 2:
@@ -90,7 +92,7 @@ def auc_interval(positive: IntArray, negative: IntArray) -> Interval | None:
 
 
 def delong_interval(auc: float, variance: float, rows: int) -> Interval:
-    """Return DeLong's interval of an area; without a variance Wilson's, of the rows of the smaller class."""
+    """Return DeLong's interval of an area; without a variance, Wilson's for the rows of the smaller class."""
     if not 0 < auc < 1 or variance <= 0:
         found = share_interval(round(auc * rows), rows)
         return Interval(0.0, 1.0, "delong") if found is None else Interval(found.low, found.high, "delong")
@@ -110,8 +112,8 @@ def paired_interval(total: float, squares: float, rows: float) -> Interval:
     Parameters
     ----------
     total, squares : float
-        Sum of the rows' differences, and of their squares. A difference of 1 is a row that the first model alone
-        predicts correctly, -1 one of the second; with a mean of several models also numbers between.
+        Sum of the rows' differences, and of their squares. A row that only the first model predicts correctly has the
+        difference 1, one that only the second does -1; with a mean of several models, values between occur.
     rows : float
         The number of rows.
     """
@@ -161,9 +163,9 @@ def scores_interval(scores: FloatArray, positive: NDArray[np.bool_]) -> Interval
 
 @dataclass(frozen=True)
 class CalibrationFit:
-    """Slope and intercept of the outcomes' log odds in those of the predicted probabilities, each with its interval.
+    """Slope and intercept of a logistic regression of the outcomes on the predicted log odds, with their intervals.
 
-    The intercept is calibration in the large: that with a slope of 1.
+    The intercept is that with a slope of 1 (calibration in the large).
     """
 
     slope: float
@@ -173,7 +175,10 @@ class CalibrationFit:
 
 
 def calibration_fit(probabilities: FloatArray, positive: NDArray[np.bool_]) -> CalibrationFit | None:
-    """Return how outcomes (n,) follow predicted probabilities (n,); None where the likelihood has no maximum."""
+    """Return the calibration of predicted probabilities (n,); None if the likelihood has no maximum.
+
+    positive: the outcomes (n,).
+    """
     clipped = np.clip(probabilities, _SMALLEST_PROBABILITY, 1 - _SMALLEST_PROBABILITY)
     odds = np.log(clipped / (1 - clipped))
     sloped = _logistic(np.column_stack([odds, np.ones_like(odds)]), np.zeros_like(odds), positive)
@@ -184,7 +189,7 @@ def calibration_fit(probabilities: FloatArray, positive: NDArray[np.bool_]) -> C
 
 
 def _logistic(rows: FloatArray, offset: FloatArray, positive: NDArray[np.bool_]) -> tuple[float, float] | None:
-    """Return the first coefficient of a logistic regression and its standard error; None if none is found."""
+    """Return the first coefficient of a logistic regression and its standard error; None if it does not converge."""
     coefficients = np.zeros(rows.shape[1])
     for _ in range(_MAX_NEWTON_STEPS):
         p = 1 / (1 + np.exp(-np.clip(rows @ coefficients + offset, -500, 500)))
@@ -204,9 +209,9 @@ def _wald(value: float, error: float) -> Interval:
 
 
 def folds_interval(values: Sequence[float], folds: int, bounds: tuple[float, float]) -> Interval | None:
-    """Return the corrected resampled t interval of a mean over folds and repeats; None of fewer than two values.
+    """Return the corrected resampled t interval of a mean over folds and repeats; None for fewer than two values.
 
-    The variance of the mean is (1 / J + 1 / (folds - 1)) s^2 of J values, since a fold's test rows are 1 / (folds - 1)
+    The variance of the mean of J values is (1 / J + 1 / (folds - 1)) s^2, since a fold's test rows are 1 / (folds - 1)
     of its training rows.
 
     Parameters
@@ -214,13 +219,13 @@ def folds_interval(values: Sequence[float], folds: int, bounds: tuple[float, flo
     values : sequence of float
         The measure in each fold of each repeat.
     folds : int
-        How many folds a repeat has, at least two.
+        The number of folds in a repeat, at least two.
     bounds : tuple of float
-        The least and the largest value that the measure can have.
+        The minimum and the maximum of the measure.
     """
     if len(values) < 2 or folds < 2:
         return None
-    from scipy.special import stdtrit  # slow to import, needed with folds alone
+    from scipy.special import stdtrit  # slow to import, only needed with folds
 
     quantile = float(stdtrit(len(values) - 1, (1 + LEVEL) / 2))
     mean, deviation = float(np.mean(values)), float(np.std(values, ddof=1))

@@ -1,4 +1,4 @@
-"""`log.jsonl` while a run goes on: every line is on its way to the file when what it tells of has happened."""
+"""The file `log.jsonl`, to which a run writes each event when it happens."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def read_log(folder: Path) -> list[dict[str, Any]]:
 
 
 class RunLog:
-    """Follows the log of a federation into a file, a line of JSON for each event.
+    """Writes the log of a federation to a file, a line of JSON for each event.
 
-    A file that cannot be written ends no run before its time: that is said when the run is over.
+    An error of the file does not end the run: `close` raises it.
     """
 
     def __init__(self, path: Path) -> None:
@@ -34,18 +34,18 @@ class RunLog:
         self._file: IO[bytes] | None = None
 
     def follow(self, events: Sequence[dict[str, Any]]) -> None:
-        """Write those events that are new; events: all of them, in order."""
+        """Write the new events. events: all events so far, in order."""
         if not self._is_whole:
             return
         try:
-            self._file = self._file or self._opened()
+            self._file = self._file or self._open_file()
             while self._written < len(events):
                 self._file.write(_line(events[self._written]))
                 self._written += 1
         except OSError:
             self._is_whole = False
 
-    def _opened(self) -> IO[bytes]:
+    def _open_file(self) -> IO[bytes]:
         descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         return os.fdopen(descriptor, "wb", buffering=0)
 

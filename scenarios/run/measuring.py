@@ -43,7 +43,7 @@ from fedsvm.scenarios.run.metrics import (
 )
 
 _MAX_POINTS = 200
-"""Of a curve that is there to be looked at."""
+"""Maximum number of points of a curve for display."""
 
 
 _CALIBRATION_BINS = 10
@@ -52,10 +52,17 @@ _CALIBRATION_BINS = 10
 def evaluate(
     decisions: FloatArray, labels: FloatArray, *, threshold: float = 0.0, probabilities: FloatArray | None = None
 ) -> FoldMetrics:
-    """Return metrics of decision values (n,) against labels (n,) of +1 and -1, with the curves of the areas.
+    """Return metrics of decision values against labels, with curves.
 
-    Of more classes decision values are (n, K), and labels their numbers. threshold: the decision value from which a row
-    is called positive. probabilities (n,): of +1, or (n, K) of the classes, where there are some.
+    Parameters
+    ----------
+    decisions : (n,) array, or (n, K) for K > 2 classes
+    labels : (n,) array
+        +1 and -1, or class numbers for K > 2 classes.
+    threshold : float, default 0.0
+        Decision value from which a row is predicted as positive.
+    probabilities : (n,) or (n, K) array, optional
+        Predicted probabilities of +1, or of each class.
     """
     if decisions.ndim == 2:
         return _evaluate_classes(decisions, labels, probabilities)
@@ -83,7 +90,7 @@ def evaluate(
 
 
 def _evaluate_classes(decisions: FloatArray, labels: FloatArray, probabilities: FloatArray | None) -> FoldMetrics:
-    """Return metrics of decision values (n, K) for more than two classes, and class numbers (n,), -1 for unknown."""
+    """Return metrics of decision values (n, K) for K > 2 classes. labels: class numbers (n,), -1 for unknown."""
     classes, found = decisions.shape[1], score(decisions, labels)
     table = np.zeros((classes, classes), dtype=np.int64)
     known = labels >= 0
@@ -106,7 +113,7 @@ def _evaluate_classes(decisions: FloatArray, labels: FloatArray, probabilities: 
 
 
 def _of_confusion(found: Confusion) -> dict[str, Any]:
-    """Return the measures that follow from the calls of two classes, by name."""
+    """Return the measures of a confusion matrix of two classes, by name."""
     positive = (found.true_positive + found.false_negative) / sum(vars(found).values())
     shares = ("sensitivity", "specificity", "ppv", "npv", "balanced_accuracy", "f1", "mcc")
     measured = {name: getattr(found, name) for name in shares}
@@ -130,7 +137,7 @@ def _found_intervals(intervals: Mapping[str, Interval | None]) -> dict[str, Inte
 
 
 def _of_table(table: IntArray) -> dict[str, Any]:
-    """Return the measures that follow from the confusion matrix (K, K)."""
+    """Return the measures of a confusion matrix (K, K), by name."""
     rows, right = table.sum(axis=1), np.diag(table)
     there, touched = rows > 0, (rows + table.sum(axis=0)) > 0
     return {
@@ -149,7 +156,8 @@ def _matrix(table: IntArray) -> Matrix:
 def _correlation(table: IntArray) -> float:
     """Return Gorodkin's R_K of a confusion matrix (K, K), 0 if all rows have, or are predicted as, one class.
 
-    (c s - sum p t) / sqrt((s^2 - sum p^2) (s^2 - sum t^2)), of s rows, c of them right, t of each class, p called so.
+    It is (c s - sum p t) / sqrt((s^2 - sum p^2) (s^2 - sum t^2)), for s rows, c correct ones, t rows of each class, and
+    p rows predicted as each class.
     """
     of_class, called_so, total = table.sum(axis=1), table.sum(axis=0), int(table.sum())
     product = float(total**2 - called_so @ called_so) * float(total**2 - of_class @ of_class)
@@ -162,7 +170,7 @@ def confusion_of(scores: SiteScores) -> Confusion:
 
 
 def metrics_from_counts(scores: SiteScores | ClassScores, threshold: float) -> FoldMetrics | None:
-    """Return metrics from the counts of sites, if nobody sees decision values; None without rows.
+    """Return metrics from the counts of sites, for runs in which nobody sees decision values; None without rows.
 
     The ROC curve has a point for each bin that has rows.
     """
@@ -195,7 +203,7 @@ def _binned_roc_curve(scores: SiteScores, found: Confusion) -> RocCurve:
 
 
 def mean_site_metrics(folds: Sequence[SiteScores | ClassScores]) -> SiteMetrics | None:
-    """Return the sites' metrics over the folds; None without any row."""
+    """Return the sites' metrics over the folds; None without rows."""
     tested = [scores for scores in folds if scores.rows]
     if not tested:
         return None
@@ -218,7 +226,7 @@ def _threshold_curve(decisions: FloatArray, labels: FloatArray) -> ThresholdCurv
 
 
 def _class_curves(decisions: FloatArray, labels: FloatArray) -> list[ThresholdCurve | None]:
-    """Return the curve of each class against the others, by decision values (n, K) and numbers (n,) of classes."""
+    """Return the curve of each class against the others, from decision values (n, K) and class numbers (n,)."""
     return [_threshold_curve(column, np.where(labels == k, 1.0, -1.0)) for k, column in enumerate(decisions.T)]
 
 
@@ -265,7 +273,7 @@ def _decision_curve(probabilities: FloatArray, positive: NDArray[np.bool_]) -> D
 
 
 def accuracy(decisions: FloatArray, labels: FloatArray, threshold: float = 0.0) -> float:
-    """Return the share of the rows whose class is right, as `evaluate` does."""
+    """Return the share of correctly predicted rows, as `evaluate` does."""
     return float(np.mean(predict_class(decisions, threshold) == (labels > 0 if decisions.ndim == 1 else labels)))
 
 
@@ -279,10 +287,10 @@ def score(decisions: FloatArray, labels: FloatArray, threshold: float = 0.0) -> 
 def compare(
     pooled: Pooled, decisions: FloatArray, labels: FloatArray, threshold: float = 0.0, *, is_tested: bool = True
 ) -> PooledFold:
-    """Return the results of pooling, compared with the federation's decision values of the same rows.
+    """Compare the results of pooled rows with the federation's decision values of the same rows.
 
-    threshold: of the federation's model. Its decision values and those of pooled rows are on one scale. is_tested:
-    whether no model was trained on the rows.
+    threshold: that of the federated model, which also applies to the model of pooled rows, since both have the same
+    scale. is_tested: whether no model was trained on the rows.
     """
     found = score(pooled.scores, labels, threshold)
     best = pooled.scores if pooled.exact is None else pooled.exact
@@ -303,7 +311,7 @@ def compare_baselines(baselines: Iterable[Baseline], labels: FloatArray) -> dict
 
 
 def mean_metrics(folds: list[FoldMetrics], folds_per_repeat: int = 1) -> Metrics | None:
-    """Return means, deviations and confidence intervals over the folds; None without any."""
+    """Return means, deviations and confidence intervals over the folds; None without folds."""
     if not folds:
         return None
     values = {name: _known_values(folds, name) for name in MEASURES}
@@ -344,7 +352,7 @@ def _added_matrices(tables: list[Matrix]) -> Matrix | None:
 
 
 def mean_pooled(folds: list[PooledFold], folds_per_repeat: int = 1) -> PooledMetrics | None:
-    """Return the means over the folds, with the interval of the gain; None without any."""
+    """Return the means over the folds, with the interval of the gain; None without folds."""
     if not folds:
         return None
     exact = [fold.exact_kernel for fold in folds if fold.exact_kernel is not None]
@@ -359,7 +367,7 @@ def mean_pooled(folds: list[PooledFold], folds_per_repeat: int = 1) -> PooledMet
 
 
 def mean_baselines(folds: Sequence[dict[str, BaselineMetrics]]) -> dict[str, BaselineMetrics] | None:
-    """Return the means over the folds, by the name of the method; None without any."""
+    """Return the means over the folds, by the name of the method; None without folds."""
     if not folds:
         return None
     return {name: _mean_baseline([fold[name] for fold in folds if name in fold]) for name in folds[-1]}
@@ -376,6 +384,6 @@ def _means(folds: Sequence[Score]) -> dict[str, Any]:
 
 
 def _mean_known(values: Sequence[float | None]) -> float | None:
-    """Return the mean of the values that are not None; None without any."""
+    """Return the mean of the values that are not None, or None if all are."""
     known = [value for value in values if value is not None]
     return float(np.mean(known)) if known else None

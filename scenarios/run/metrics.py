@@ -1,4 +1,4 @@
-"""The measures of any model's decision values, as values. `measuring` computes them."""
+"""The classes of measures, which `measuring` computes from any model's decision values."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from fedsvm.scenarios.run.intervals import (
 class Score:
     """The accuracy of decision values, and the area under their ROC curve.
 
-    accuracy: share of the rows whose class is right. auc: None if all rows are of one class; of more than two classes
-    the mean of each against the others (macro), over those that have rows.
+    accuracy: share of correctly predicted rows. auc: None if all rows are of one class; for more than two classes the
+    mean of each against the others (macro), over the classes that have rows.
     """
 
     accuracy: float
@@ -30,7 +30,7 @@ class Score:
 
 @dataclass(frozen=True)
 class RocCurve:
-    """False and true positive rates as the threshold falls, and both at the model's own threshold."""
+    """False and true positive rates for a decreasing threshold, and both at the model's own threshold."""
 
     false_positive_rate: tuple[float, ...]
     true_positive_rate: tuple[float, ...]
@@ -39,9 +39,9 @@ class RocCurve:
 
 @dataclass(frozen=True)
 class PrecisionRecallCurve:
-    """Sensitivity (recall) and PPV (precision) as the threshold falls.
+    """Sensitivity (recall) and PPV (precision) for a decreasing threshold.
 
-    operating_point: both at the model's own threshold; None where it calls no row positive.
+    operating_point: both at the model's own threshold; None if it predicts no row as positive.
     """
 
     sensitivity: tuple[float, ...]
@@ -51,7 +51,7 @@ class PrecisionRecallCurve:
 
 @dataclass(frozen=True)
 class CalibrationCurve:
-    """Rows in bins of equal width by their predicted probability: the mean of it, the share of positives, the rows."""
+    """Rows in bins of equal width by predicted probability: its mean, the share of positives, the number of rows."""
 
     predicted: tuple[float, ...]
     observed: tuple[float, ...]
@@ -60,11 +60,11 @@ class CalibrationCurve:
 
 @dataclass(frozen=True)
 class DecisionCurve:
-    """Net benefit of treating the rows whose probability is at least a threshold, in a share of all rows.
+    """Net benefit of treating the rows whose probability is at least a threshold, as a share of all rows.
 
-    It is TP / n - FP / n * p / (1 - p) at a threshold of p, at which a false alarm costs p / (1 - p) of what a hit
-    gains. treat_all: the same of treating every row. Treating none has a net benefit of 0. Vickers and Elkin, "Decision
-    curve analysis", Medical Decision Making 26, 2006.
+    It is TP / n - FP / n * p / (1 - p) at a threshold of p, where a false positive costs p / (1 - p) of the benefit of
+    a true positive. treat_all: the net benefit of treating every row. Treating no row has a net benefit of 0. Vickers
+    and Elkin, "Decision curve analysis", Medical Decision Making 26, 2006.
     """
 
     threshold: tuple[float, ...]
@@ -93,22 +93,22 @@ class Confusion:
 
     @property
     def sensitivity(self) -> float | None:
-        """Share of the positive rows that are called so."""
+        """Share of the positive rows that are predicted as positive."""
         return _share(self.true_positive, self.true_positive + self.false_negative)
 
     @property
     def specificity(self) -> float | None:
-        """Share of the negative rows that are called so."""
+        """Share of the negative rows that are predicted as negative."""
         return _share(self.true_negative, self.true_negative + self.false_positive)
 
     @property
     def ppv(self) -> float | None:
-        """Share of the rows called positive that are."""
+        """Share of the rows predicted as positive that are positive."""
         return _share(self.true_positive, self.true_positive + self.false_positive)
 
     @property
     def npv(self) -> float | None:
-        """Share of the rows called negative that are."""
+        """Share of the rows predicted as negative that are negative."""
         return _share(self.true_negative, self.true_negative + self.false_negative)
 
     @property
@@ -124,7 +124,7 @@ class Confusion:
 
     @property
     def mcc(self) -> float:
-        """Matthews' correlation coefficient; 0 where all rows are, or are called, of one class."""
+        """Matthews' correlation coefficient; 0 if all rows have, or are predicted as, one class."""
         tp, fp, tn, fn = self.true_positive, self.false_positive, self.true_negative, self.false_negative
         product = (tp + fp) * (tp + fn) * (tn + fp) * (tn + fn)
         return (tp * tn - fp * fn) / math.sqrt(product) if product else 0.0
@@ -135,47 +135,48 @@ def _share(part: int, whole: int) -> float | None:
 
 
 Matrix = tuple[tuple[int, ...], ...]
-"""(K, K) rows of each class by what they are called."""
+"""The number of rows of each class (first index) by predicted class (second index), of shape (K, K)."""
 
 
 @dataclass(frozen=True)
 class Measures(Score):
-    """The measures of classification. None if a class has no rows, or for means, no fold has the measure.
+    """The measures of classification. A measure is None if a class has no rows; a mean is None if no fold has it.
 
-    Of more than two classes `sensitivity`, `specificity`, `ppv`, `npv`, `average_precision` and `threshold` are None,
+    For more than two classes `sensitivity`, `specificity`, `ppv`, `npv`, `average_precision` and `threshold` are None,
     and `binary_accuracy` is not.
 
     Attributes
     ----------
     threshold : float
-        The decision value from which a row is called positive.
+        Decision value from which a row is predicted as positive.
     sensitivity, specificity : float
-        Shares of the positive and of the negative rows that are called so.
+        Shares of the positive and of the negative rows that are predicted correctly.
     ppv, npv : float
-        Shares of the rows called positive and negative that are so: the positive and negative predictive values.
+        Positive and negative predictive values: shares of the rows predicted as positive, or as negative, that are so.
     balanced_accuracy : float
-        Mean of sensitivity and specificity; of more than two classes the mean share of each that is called so.
+        Mean of sensitivity and specificity; for more than two classes the mean share of correctly predicted rows of
+        each class.
     f1 : float
-        Harmonic mean of sensitivity and PPV; of more than two classes the mean of each against the others (macro).
+        Harmonic mean of sensitivity and PPV; for more than two classes the mean of each against the others (macro).
     mcc : float
-        Matthews' correlation coefficient; 0 where all rows are, or are called, of one class. Of more than two it is
-        Gorodkin's R_K (2004), which scikit-learn computes too.
+        Matthews' correlation coefficient; 0 if all rows have, or are predicted as, one class. For more than two classes
+        it is Gorodkin's R_K (2004), as in scikit-learn.
     average_precision : float
         Area under the curve of PPV against sensitivity, in steps.
     majority_accuracy : float
-        The accuracy of calling every row by the more frequent class of the same rows.
+        The accuracy of predicting the most frequent class of the same rows for every row.
     brier : float
-        Mean square of probability less outcome, 0 or 1, of more than two classes added up over these; None where the
-        model gives no probabilities.
+        Mean squared difference of probability and outcome, 0 or 1; for more than two classes summed over them. None if
+        the model has no probabilities.
     calibration_slope : float
-        Slope of the outcomes' log odds in those of the probabilities. It is 1 of a calibrated model, and less of one
-        that is too sure.
+        Slope of a logistic regression of the outcomes on the predicted log odds. It is 1 for a calibrated model, and
+        less for an overconfident one.
     calibration_intercept : float
-        Their shift with a slope of 1: calibration in the large. It is 0 of a calibrated model, and above where
-        probabilities are too low.
+        Intercept of this regression with a slope of 1 (calibration in the large). It is 0 for a calibrated model, and
+        positive if probabilities are too low.
     binary_accuracy : float
-        Of more than two classes the mean, over these, of the accuracy with which each is told from the others by the
-        sign of its decision value. It is high for any model of many classes, and says little.
+        For more than two classes: the accuracy of separating a class from the others by the sign of its decision value,
+        averaged over the classes. It is high for any model of many classes, so it has little meaning.
     """
 
     threshold: float | None = None
@@ -202,17 +203,27 @@ BOUNDS: Mapping[str, tuple[float, float]] = {
     **dict.fromkeys(("accuracy", "sensitivity", "specificity", "ppv", "npv", "auc"), (0.0, 1.0)),
     **dict.fromkeys(("calibration_slope", "calibration_intercept"), (-math.inf, math.inf)),
 }
-"""The measures that have confidence intervals, and the least and the largest value of each."""
+"""The measures that have confidence intervals, with the minimum and the maximum of each."""
 
 
 @dataclass(frozen=True)
 class FoldMetrics(Measures):
-    """The quality of a model on rows that it was not trained on. roc, precision_recall: None if auc is.
+    """The measures of a model on rows on which it was not trained.
 
-    intervals: 95 % confidence intervals by the name of the measure. calibration, decision_curve: where there are
-    probabilities. confusion: of two classes; confusion_matrix: of more, rows of each class (first index) by what they
-    are called (second), and class_rocs the curve of each class against the others, None of one that no row tested on is
-    of, where the operating point is that of calling rows by their largest value.
+    Attributes
+    ----------
+    confusion, confusion_matrix
+        The confusion matrix for two classes, and for more: rows of each class (first index) by predicted class (second
+        index).
+    roc, precision_recall
+        The curves; None if `auc` is.
+    calibration, decision_curve
+        Only for models with probabilities.
+    intervals : mapping of str to Interval
+        95 % confidence intervals by the name of the measure.
+    class_rocs : tuple
+        For more than two classes, the ROC curve of each against the others; None for a class without test rows. The
+        operating point is that of predicting the class with the largest decision value.
     """
 
     confusion: Confusion | None = None
@@ -227,14 +238,21 @@ class FoldMetrics(Measures):
 
 @dataclass(frozen=True)
 class Metrics(Measures):
-    """Means over the folds, and each of them.
+    """Means over the folds that have a measure, and the measures of each fold.
 
-    A measure's mean is over the folds that have it. deviations: standard deviation over these, by the name of the
-    measure, divided by one less than their number; empty of a single one. It is no error of the mean: training rows of
-    folds overlap, and repeats have the same rows. intervals: 95 % confidence intervals by the name of the measure; over
-    folds and repeats by the corrected resampled t, of a single model those of its test rows. confusion: added up over
-    the folds, so that each row is counted once a repeat; so is confusion_matrix. shortfalls: sentences about what is as
-    good and costs nothing.
+    Attributes
+    ----------
+    folds : tuple of FoldMetrics
+    deviations : mapping of str to float
+        Standard deviations over the folds by the name of the measure, with n - 1 in the denominator; empty for a single
+        fold. They are not standard errors of the mean: training rows of folds overlap, and repeats have the same rows.
+    intervals : mapping of str to Interval
+        95 % confidence intervals by the name of the measure: the corrected resampled t interval over folds and repeats,
+        or for a single model the interval on its test rows.
+    confusion, confusion_matrix
+        Sums over the folds, so that each row is counted once a repeat.
+    shortfalls : tuple of str
+        Sentences on trivial alternatives that are as good.
     """
 
     folds: tuple[FoldMetrics, ...] = ()
@@ -251,11 +269,18 @@ class Metrics(Measures):
 
 @dataclass(frozen=True)
 class PooledFold(Score):
-    """The quality of the same model trained on all rows in one place, at the federation's threshold.
+    """The measures of the same model trained on pooled rows, at the federation's threshold.
 
-    max_decision_difference: between its decision values and the federation's. exact_kernel: what the kernel itself
-    gives, where the model's features approximate one. gain: of the federated model over the exact kernel, or over this
-    one if there is none; missing without test rows.
+    Attributes
+    ----------
+    objective : float or None
+    max_decision_difference : float
+        The largest difference from the federation's decision values.
+    exact_kernel : Score or None
+        The result of the kernel itself, if the model's features approximate it.
+    gain : Gain, optional
+        The gain of the federated model over the exact kernel, or if there is none over this model; None without test
+        rows.
     """
 
     objective: float | None
@@ -273,9 +298,9 @@ class PooledMetrics(PooledFold):
 
 @dataclass(frozen=True)
 class BaselineMetrics(Score):
-    """Another method on the same rows, with a phrase for it, and the seconds that it took where it is a pooled one.
+    """Another method on the same rows, with a phrase that names it, and for a pooled method its seconds.
 
-    accuracy: at a threshold of 0, its own, whatever the model's is.
+    accuracy: at a threshold of 0, even if the model has another.
     """
 
     phrase: str
@@ -284,10 +309,10 @@ class BaselineMetrics(Score):
 
 @dataclass(frozen=True)
 class SiteMetrics(Score):
-    """The metrics that sites found by scoring rows that they hold out, over all folds.
+    """The metrics of rows that sites hold out and score themselves, over all folds.
 
-    accuracy, auc: means over the folds. auc_resolution: how far any fold's AUC can be from that of the decision values
-    themselves, since these are counted in bins. confusion, of more classes confusion_matrix: added up over the folds.
+    accuracy, auc: means over the folds. auc_resolution: the largest possible error of a fold's AUC, since decision
+    values are counted in bins. confusion, or confusion_matrix for more than two classes: sums over the folds.
     """
 
     auc_resolution: float | None
@@ -296,7 +321,7 @@ class SiteMetrics(Score):
 
 
 def class_table(measured: FoldMetrics | Metrics) -> IntArray | None:
-    """Return (K, K): the rows of each class (first index) by what they are called (second); None if not counted."""
+    """Return the rows of each class (first index) by predicted class (second), of shape (K, K); None if not counted."""
     if measured.confusion_matrix is not None:
         return np.array(measured.confusion_matrix)
     if (found := measured.confusion) is None:

@@ -1,7 +1,4 @@
-"""Warnings about tested models.
-
-A calibration can rest on few rows, a model can name one class only, and a linear kernel can do as well.
-"""
+"""Warnings about tested models: a calibration from few rows, only one predicted class, or no gain from the kernel."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ from fedsvm.scenarios.run.outcome import Fold
 def cautions(folds: Sequence[Fold], classes: tuple[str, ...]) -> Iterator[str]:
     """Yield a sentence for each reason to doubt the trained models.
 
-    classes: negative, then positive, or all of more.
+    classes: the negative and the positive class, or all of more than two.
     """
     counted = [fold.calibration for fold in folds if fold.calibration is not None and fold.calibration.rows is not None]
     if counted:
@@ -56,7 +53,7 @@ def linear_hint(
 
 
 def _only_class(test: FoldMetrics) -> int | None:
-    """Return the number of the class that all rows are called, if rows of several classes were tested, else None."""
+    """Return the number of the only predicted class; None if there are several, or only one class was tested."""
     if (table := class_table(test)) is None:
         return None
     called = np.flatnonzero(table.sum(axis=0))

@@ -1,4 +1,4 @@
-"""The terms that a scenario offers every site, as plain values, so that each can compare them with its policy."""
+"""The terms that a scenario offers every site, as plain values that each site compares with its policy."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ _READING_COLUMNS = ("partition", "align", "identifier")
 
 
 def resolve_settings(scenario: Scenario, *, latency_s: float = 0.0) -> tuple[Any, tuple[Remark, ...]]:
-    """Return the algorithm's settings with what "auto" leaves to the scenario resolved, and remarks on it.
+    """Return the algorithm's settings with each "auto" resolved, and remarks on the choice.
 
-    latency_s: of messages, if it is higher than the scenario says.
+    latency_s: the latency of messages in seconds, if it is higher than in the scenario.
     """
     table, data = scenario.algorithm, scenario.data
     classes = max(2, len(data.classes)) if data.positive is None else 2
@@ -72,7 +72,7 @@ def resolve_settings(scenario: Scenario, *, latency_s: float = 0.0) -> tuple[Any
 
 
 def conditions_of(scenario: Scenario) -> Conditions:
-    """Return what is known of the network before anything is sent."""
+    """Return the network conditions that are known before the run."""
     network, chosen = scenario.network, Conditions(scenario.protocol.secure_sum)
     if network is None:
         return chosen

@@ -1,4 +1,4 @@
-"""The state of a run that goes on: the models that were trained and evaluated, the time, and the errors."""
+"""The state of a run: the models trained and evaluated so far, the time, and the errors."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from fedsvm.scenarios.run.own_models import OwnModels
 from fedsvm.scenarios.run.selection import FoldSelection
 
 _OF_RUN = frozenset({"classes", "algorithm", "version", "scaling", "ranged", "ranges"})
-"""The entries of model.npz besides the arrays of the model."""
+"""The entries of model.npz in addition to the arrays of the model."""
 
 SITE_MODELS = "sites"
-"""The folder of a run in which each site keeps its own part of a vertical model."""
+"""The folder of a run with each site's own part of a vertical model."""
 JOURNAL = "journal"
-"""The folder of a run that has the parties' journals, each readable by its owner only."""
+"""The folder of a run with the parties' journals, each readable only by its owner."""
 RECEIPTS, RECEIPT = "receipts", ".receipt"
-"""The folder of a run that has the sites' receipts, and how their names end."""
+"""The folder of a run with the sites' receipts, and the ending of their names."""
 
 
 def site_model(folder: Path, site: str) -> dict[str, NDArray[Any]]:
@@ -40,12 +40,26 @@ def site_model(folder: Path, site: str) -> dict[str, NDArray[Any]]:
 
 @dataclass(kw_only=True)
 class ModelEvaluation:
-    """The quality of one model, as far as it is known.
+    """The evaluation of one model. A part that is not known is None.
 
-    test: on rows that it was not trained on. pooled: of a model of all data together. baselines: of other methods on
-    the same rows. public: of a model of public rows alone, for models that spend privacy. at_sites: as the sites
-    measure it on rows that they hold out. own: the sites' own models on the same rows. selection: how columns were
-    chosen. warnings: sentences that a user should read.
+    Attributes
+    ----------
+    test : FoldMetrics, optional
+        Measures on test rows.
+    pooled : PooledFold, optional
+        Measures of a model of pooled rows.
+    baselines : dict of str to BaselineMetrics, optional
+        Measures of other methods on the same rows.
+    public : BaselineMetrics, optional
+        For a model that spends privacy: measures of a model of public rows only.
+    at_sites : SiteScores or ClassScores, optional
+        The sites' scores of rows that they hold out.
+    own : OwnModels, optional
+        The sites' own models on the same rows.
+    selection : FoldSelection, optional
+        The selection of columns.
+    warnings : sequence of str
+        Sentences for the user.
     """
 
     test: FoldMetrics | None = None
@@ -60,9 +74,9 @@ class ModelEvaluation:
 
 @dataclass(kw_only=True)
 class Fold(ModelEvaluation):
-    """One model, trained and evaluated. `fold` is None if there is only one.
+    """One trained and evaluated model. `fold` is None if there is only one.
 
-    training: the report on its training. arrays: those of its file. calibration: of a calibrated model.
+    training: the report on its training. arrays: the content of its file. calibration: None if it is not calibrated.
     """
 
     fold: int | None
@@ -73,7 +87,7 @@ class Fold(ModelEvaluation):
 
 @dataclass(frozen=True)
 class Alignment:
-    """The way in which sites found the records that all of them hold, and their number."""
+    """The method by which sites aligned the records that all of them hold, and the number of these records."""
 
     by: str
     records: int
@@ -81,9 +95,9 @@ class Alignment:
 
 @dataclass
 class RunState:
-    """The state of a run that goes on. It becomes a result however the run ends.
+    """The state of a run, from which the result is made however the run ends.
 
-    accountant: of the releases of private models.
+    accountant: counts the releases of private models.
     """
 
     status: Literal["completed", "failed", "interrupted"] = "failed"

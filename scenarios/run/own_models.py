@@ -33,14 +33,14 @@ class OwnModel(Score):
     Attributes
     ----------
     rows : int
-        Rows that the site trains on; in the last fold.
+        The number of training rows of the site, in the last fold.
     intervals : mapping of str to Interval
         95 % confidence intervals of accuracy and AUC.
     gain : Gain, optional
-        The federated model's figures, less those of this one.
+        The federated model's figures minus those of this one.
     one_class : bool
-        Whether all of these rows are of one class, in some fold. The site then predicts this class for every row, and
-        means leave it out if another site has more classes.
+        Whether all training rows are of one class in some fold. The site then predicts this class for every row, and
+        means exclude it if another site has more classes.
     """
 
     rows: int
@@ -51,29 +51,30 @@ class OwnModel(Score):
 
 @dataclass(frozen=True)
 class OwnModels(Score):
-    """The sites' own models compared with the federated one: what federating gains on the same test rows.
+    """The sites' own models compared with the federated one: the gain of federating on the same test rows.
 
     Attributes
     ----------
     accuracy, auc : float
-        Means of the sites' own models, of sites with more than one class. They decide at 0. Where sites score their
-        own test rows, `accuracy` is a share of the test rows of these sites, and AUCs are of rows within a site,
-        weighted by the sites' test rows.
+        Means over the own models of sites with more than one class, at a threshold of 0. If sites score their own test
+        rows, `accuracy` is a share of the test rows of these sites, and `auc` is the mean of the sites' AUCs, weighted
+        by their test rows.
     phrase : str
         The method of the sites' own models.
     tested_by : {"runner", "sites"}
-        Who holds the test rows: the runner scores the same ones by every model, a site its own by two.
+        The party that holds the test rows. The runner scores the same rows by every model; a site scores its own rows
+        by its own model and the federated one.
     federated : Score
-        The federated model on these rows. It decides at 0 too, not at a threshold that a rule chose.
+        The federated model on these rows, also at a threshold of 0 instead of a chosen one.
     accuracy_gain, auc_gain : float
-        The federated model's figure, less that of the own models.
+        The federated model's figure minus that of the own models.
     intervals : mapping of str to Interval
-        95 % confidence intervals of all of these, by `accuracy`, `auc`, `accuracy_gain` and `auc_gain`. Gains are
-        paired by row, and by fold. Areas of sites' own test rows have none if no site's area has a variance.
+        95 % confidence intervals of `accuracy`, `auc`, `accuracy_gain` and `auc_gain`. Gains are paired by row and by
+        fold. Areas on sites' own test rows have no interval if no site's area has a variance.
     sites : mapping of str to OwnModel
-        Each site's own model, where the runner holds the test rows.
+        Each site's own model, if the runner holds the test rows.
     test_rows : int
-        Number of rows on which all of these models were tested; in the last fold.
+        Number of test rows of all these models, in the last fold.
     """
 
     phrase: str
@@ -112,13 +113,13 @@ def compare_own(
     phrase : str
         The method of the own models.
     decisions : (n,) or (n, K) array
-        Of the federated model.
+        Decision values of the federated model.
     labels : (n,) array
-        +1 and -1, or numbers of more classes.
+        +1 and -1, or class numbers for more than two classes.
     own : mapping of str to (int, array)
-        The training rows and the decision values of each site's own model.
+        The number of training rows and the decision values of each site's own model.
     of_one_class : collection of str
-        The sites whose training rows are of one class. Means leave them out, unless all sites are such.
+        The sites whose training rows are of one class. Means exclude them, unless all sites are such.
     """
     sites = {}
     for site, (rows, values) in own.items():
@@ -136,7 +137,7 @@ def compare_own(
 
 
 def compare_counts(phrase: str, counts: OwnCounts) -> OwnModels | None:
-    """Return the comparison on test rows that the sites hold; None of no rows."""
+    """Return the comparison on test rows that the sites hold; None without rows."""
     n = counts.rows
     if not n:
         return None
@@ -159,7 +160,7 @@ def compare_counts(phrase: str, counts: OwnCounts) -> OwnModels | None:
 
 
 def mean_own_models(folds: Sequence[OwnModels], folds_per_repeat: int) -> OwnModels | None:
-    """Return the means over the folds, with the corrected resampled t intervals; None without any."""
+    """Return the means over the folds, with the corrected resampled t intervals; None without folds."""
     if len(folds) < 2:
         return folds[0] if folds else None
     names = [name for name in folds[-1].sites if all(name in fold.sites for fold in folds)]

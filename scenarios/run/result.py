@@ -44,9 +44,9 @@ _PACKAGES = ("cryptography", "msgpack", "numpy", "piqp", "pyzmq", "scikit-learn"
 
 @dataclass(frozen=True, kw_only=True)
 class ModelResult(TrainingReport):
-    """The last model that was trained: what it is called, the fold that was held out, and how training went.
+    """The last trained model: its algorithm, the fold that was held out, and the report on its training.
 
-    classes: negative, then positive, or all of more.
+    classes: the negative and the positive class, or all of more than two.
     """
 
     algorithm: str
@@ -64,7 +64,7 @@ class ModelFile:
 
 @dataclass(frozen=True, kw_only=True)
 class SiteResult(SiteReport):
-    """A site, with what it holds."""
+    """A site, with its numbers of rows and columns."""
 
     rows: int
     columns: int
@@ -72,7 +72,7 @@ class SiteResult(SiteReport):
 
 @dataclass(frozen=True)
 class NetworkReport:
-    """Seconds a round, as measured and as the network conditions alone would have it, computing left out."""
+    """Seconds a round, as measured, and as predicted from the network conditions without computing."""
 
     rounds: int
     measured_s_per_round: float
@@ -81,10 +81,11 @@ class NetworkReport:
 
 @dataclass(frozen=True)
 class Timing:
-    """Seconds: of libraries and data, until the sites were up, of training, of evaluation, of the audit, and in all.
+    """The seconds of each part of a run.
 
-    In all is from the command, or the call, until the result was known; files and report are written afterwards. A
-    resumed run adds the rounds of its earlier processes, and a task of a hub the waiting for participants.
+    prepare_s: to load libraries and data. launch_s: to start the sites. total_s: from the command or the call until the
+    result was known; files and report are written afterwards. A resumed run adds the rounds of its earlier processes,
+    and a task of a hub the waiting for participants.
     """
 
     prepare_s: float = 0.0
@@ -97,7 +98,7 @@ class Timing:
 
 @dataclass(frozen=True)
 class DataResult:
-    """The table that a run was about: its rows and columns, and how many of the rows are tested on or public."""
+    """The table of a run: the numbers of rows and columns, and of test rows and public rows."""
 
     rows: int
     columns: int
@@ -123,70 +124,70 @@ class Environment:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class RunResult:
-    """Everything that is known of a run. A part that does not apply is None or empty, never missing.
+    """The result of a run. A part that does not apply is None or empty, never missing.
 
     Attributes
     ----------
     status : {"completed", "failed", "interrupted"}
-        What became of the run.
+        The outcome of the run.
     error : str, optional
-        Why it is not completed, in a sentence.
+        The reason why it was not completed, in a sentence.
     warnings : tuple of str
-        What a reader of the result should know, in sentences.
+        Sentences that a reader of the result should know.
     scenario : mapping
-        The scenario with every default spelled out.
+        The scenario with all defaults.
     data : DataResult, optional
         The size of the table.
     alignment : Alignment, optional
-        Of a vertical partition: how records were aligned, and how many all sites hold.
+        For a vertical partition: how records were aligned, and the number of records that all sites hold.
     model : ModelResult, optional
-        The last model: its objective, the certified `lower_bound` and `gap`, and under `figures` what only its
-        algorithm has, such as `records_exposed`, the number of landmarks that are a copy of a single row.
+        The last model: its objective, the certified `lower_bound` and `gap`, and under `figures` the values specific to
+        its algorithm, such as `records_exposed`, the number of landmarks that are a copy of a single row.
     model_file : ModelFile, optional
-        What each array of model.npz is computed from, by which mechanism, and to how many digits.
+        The origin of each array of model.npz: its inputs, its mechanism, and its number of digits.
     metrics : Metrics, optional
-        Quality on test rows: means over the folds, and each fold.
+        Measures on test rows: means over the folds, and each fold.
     at_sites : SiteMetrics, optional
-        Quality on rows that sites hold out and score themselves.
+        Measures on rows that sites hold out and score themselves.
     centralised : PooledMetrics, optional
-        What LIBSVM gets from pooled rows in the same features and, as `exact_kernel`, without landmarks.
+        The result of LIBSVM on pooled rows, with the same features and, as `exact_kernel`, without landmarks.
     baselines : mapping of str to BaselineMetrics, optional
         Other methods on the same rows, for the last model.
     own_models : OwnModels, optional
-        Each site's own model on the same test rows, and what federating gains (`compare.sites`).
+        Each site's own model on the same test rows, and the gain of federating (`compare.sites`).
     selection : SelectionResult, optional
-        Which columns were chosen, and how. Only of algorithms that choose columns.
+        The selected columns, and how they were selected. Only for algorithms that select columns.
     cost : CostReport, optional
         Rounds, hops, messages and bytes, by phase, protocol and link.
     sites : tuple of SiteResult
         The process of each site.
     progress : ProgressReport, optional
-        How far the run came.
+        The last phase and round of the run.
     memberships : tuple of MembershipReport
-        Who took part from which round on, and why sites left.
+        The changes of the membership: sites that left, with reasons, or joined.
     faults : tuple of FaultReport
         Start, end and outcome of each fault of the scenario.
     network : NetworkReport, optional
         Seconds per round under simulated network conditions.
     collusion : CollusionReport, optional
-        What declared colluders reconstruct of each victim's inputs to single sums.
+        Each victim's inputs to single sums that declared colluders reconstruct.
     audit : tuple of PartyAudit
-        What parties make of the whole run: declared colluders first, and others if the run was audited for all.
+        The results of attacks on the whole run: by declared colluders first, and by others if all were audited.
     disclosures : tuple of DisclosureReport
-        Everything that left its site unmasked, or that the protocol reveals by design.
+        All values that left their site unmasked, or that the protocol reveals by design.
     secrecy : SecrecyReport, optional
-        How many must collude to reveal an input to one sum, and what all sums of the run show together.
+        The number of parties that must collude to reveal an input to one sum, and what all sums reveal together.
     refused : mapping of str to int
-        Messages that the coordinator refused, by reason. Connections of own sites that ended before they carried a
-        message are among them.
+        The number of messages that the coordinator refused, by reason. It includes connections of sites that ended
+        before their first message.
     privacy : PrivacyReport, optional
-        What was released under differential privacy, and who is protected from whom.
+        The releases under differential privacy, and who is protected from whom.
     timing : Timing
         Seconds of each part of the run.
     environment : Environment
         Versions, machine, date and command.
     schema : int
-        Version of the form of result.json.
+        Version of the format of result.json.
     """
 
     status: Literal["completed", "failed", "interrupted"]
@@ -234,7 +235,7 @@ class RunResult:
         return f"RunResult({', '.join(known)}, sites={len(self.sites)})"
 
     def _repr_html_(self) -> str | None:
-        """Return the report's cards, for a notebook; None before the module of the cards is loaded."""
+        """Return the report's cards as HTML for a notebook; None before the module of the cards is loaded."""
         return None if RunResult.as_cards is None else RunResult.as_cards(self)
 
     def to_pandas(self) -> DataFrame:
@@ -244,7 +245,7 @@ class RunResult:
         -------
         pandas.DataFrame
             `value`, `low` and `high` of the 95 % confidence interval, `deviation` over the folds, and a column for each
-            fold (`fold 1` and so on) if there are several. Without tested rows it has no row. NaN is no value.
+            fold (`fold 1` and so on) if there are several. Without test rows it is empty. NaN means no value.
 
         Raises
         ------
@@ -290,7 +291,7 @@ class RunResult:
         Raises
         ------
         ValueError
-            If they are not those of a result.
+            The values are not those of a result.
         """
         found: RunResult = _reader().validate_python(values)
         return found
@@ -308,18 +309,19 @@ def read_result(folder: Path) -> RunResult:
     try:
         return RunResult.from_dict(json.loads((folder / RESULT).read_text(encoding="utf-8")))
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        raise ScenarioError([f"{folder} is not the folder of a run: it holds no {RESULT} that can be read."]) from None
+        raise ScenarioError([f"{folder} is not the folder of a run: it has no readable {RESULT}."]) from None
 
 
 def open_private(path: Path) -> IO[bytes]:
-    """Open a file to write, which is empty and which only its owner may read."""
+    """Open an empty file for writing that only its owner may read."""
     return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb")
 
 
 def write_whole(path: Path, write: Callable[[IO[bytes]], object]) -> None:
-    """Write a file as one piece, that is on the disk when this returns: a reader finds all of it, or what was before.
+    """Write a file atomically: a reader finds all of it, or the earlier file. It is on the disk when this returns.
 
-    Only its owner may read it. write: is handed the open file. Raises OSError, and leaves nothing half written behind.
+    Only its owner may read it. write: writes the content, given the open file. Raises OSError, without leaving a
+    partial file.
     """
     partial = path.with_name(f"{path.name}.partial")
     try:
@@ -334,7 +336,7 @@ def write_whole(path: Path, write: Callable[[IO[bytes]], object]) -> None:
         raise
     descriptor = os.open(path.parent, os.O_RDONLY)
     try:
-        os.fsync(descriptor)  # of the folder, which has the file's name
+        os.fsync(descriptor)  # the folder has the file's new name
     finally:
         os.close(descriptor)
 
@@ -350,7 +352,7 @@ def write_ledger(path: Path, accounts: Accounts) -> None:
     import pyarrow.parquet as pq
 
     counts = [f"{witness}{item.name}" for witness in ("", "sent_", "received_") for item in fields(Traffic)]
-    columns = pa.schema(  # said, for a run that ended before its first message has no row to tell them from
+    columns = pa.schema(  # explicit, because a run without messages has no row from which to infer it
         [
             ("round", pa.int64()),
             ("aborted", pa.bool_()),
@@ -364,9 +366,9 @@ def write_ledger(path: Path, accounts: Accounts) -> None:
 
 
 def _column(values: Sequence[Any], kind: Any) -> Any:
-    """Return the arrow array of a column of text, truth values or whole numbers, in which None is no value.
+    """Return the arrow array of a column of text, booleans or integers; None means no value.
 
-    From Python's values pyarrow would import pandas, which takes longer than all rounds of a small run.
+    Given Python values, pyarrow would import pandas, which takes longer than all rounds of a small run.
     """
     import pyarrow as pa
 
@@ -383,12 +385,12 @@ def _column(values: Sequence[Any], kind: Any) -> Any:
 
 
 def _bits(values: Sequence[bool]) -> NDArray[np.uint8]:
-    """Return truth values as arrow has them, eight to a byte."""
+    """Return booleans in arrow's format, eight to a byte."""
     return np.packbits(np.array(values, dtype=bool), bitorder="little")
 
 
 def environment(command: str = "") -> Environment:
-    """Return the current system on which figures are measured."""
+    """Return the versions, the system and the time of now."""
     return Environment(
         fedsvm=importlib.metadata.version("fedsvm"),
         python=platform.python_version(),
@@ -403,8 +405,8 @@ def environment(command: str = "") -> Environment:
 def network_report(conditions: NetworkSpec, accounts: Accounts) -> NetworkReport:
     """Return measured and predicted seconds per round.
 
-    A round takes an order, its hops one after the other, and where nothing goes to the coordinator an answer. Over each
-    of these hops goes, at the link's bandwidth, what the round's messages carry on average.
+    A round takes an order, its hops one after the other, and an answer if no message goes to the coordinator. Each hop
+    transfers the mean size of the round's messages at the link's bandwidth.
     """
     rounds = [record for record in accounts.rounds.values() if not record.aborted]
     sizes: dict[int, Traffic] = defaultdict(Traffic)

@@ -1,4 +1,4 @@
-"""Runs that are written down as they go, so that one whose coordinator was killed can be resumed."""
+"""Runs with a journal, which can be resumed after their coordinator was killed."""
 
 from __future__ import annotations
 
@@ -19,11 +19,10 @@ _COORDINATORS = "coordinator.journal"
 
 @contextmanager
 def begin_journal(folder: Path, scenario: Scenario, base: Path, **met: Any) -> Iterator[Journal]:
-    """Open the journal of a run that begins in a folder; base: where paths of the scenario start.
+    """Open the journal of a new run in a folder.
 
-    met: of a run across hosts, who has come.
-
-    Raises FederationError where it cannot be written.
+    base: the folder to which paths of the scenario are relative. met: for a run across hosts, the registered sites.
+    Raises FederationError if it cannot be written.
     """
     (folder / JOURNAL).mkdir(mode=0o700)
     with Journal(folder / JOURNAL / _COORDINATORS) as journal:
@@ -35,15 +34,14 @@ def begin_journal(folder: Path, scenario: Scenario, base: Path, **met: Any) -> I
 def reopen_journal(
     folder: Path, tell: Callable[[str], None] = lambda sentence: None
 ) -> Iterator[tuple[Journal, Scenario, Path]]:
-    """Open the journal in the folder of a run; yield it, its scenario, and the folder that its paths start from.
+    """Open the journal in the folder of a run; yield it, its scenario, and the folder to which its paths are relative.
 
-    tell: called with a sentence for the user, once a second while the journal is read.
-
-    Raises ScenarioError for a folder without one, and FederationError where another process writes it.
+    tell: receives a sentence for the user, once a second while the journal is read. Raises ScenarioError for a folder
+    without a journal, and FederationError if another process writes it.
     """
     path = folder / JOURNAL / _COORDINATORS
     if not path.is_file():
-        raise ScenarioError([f"{folder} has no journal to resume by; runs with --journal have, and runs across hosts."])
+        raise ScenarioError([f"{folder} has no journal; only runs with --journal, and runs across hosts, have one."])
     with Journal(path, tell) as journal:
         if not journal.header:
             raise ScenarioError([f"The journal of {folder} ends before its first record; start a new run."])
@@ -55,5 +53,5 @@ def require_replayable(scenario: Scenario) -> None:
     table = scenario.algorithm
     if not table.implementation.Site.is_replayable:
         raise ScenarioError(
-            [f"--journal: sites draw at random by themselves with {table.name}, and could not do again what they did."]
+            [f"--journal: sites cannot repeat their steps with {table.name}, since they draw at random by themselves."]
         )

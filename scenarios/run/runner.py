@@ -1,4 +1,4 @@
-"""A run from beginning to end: data, processes, training, evaluation, and the folder that holds all of it."""
+"""A run from start to end: data, processes, training, evaluation, and the folder of the results."""
 
 from __future__ import annotations
 
@@ -33,7 +33,14 @@ from fedsvm.protocols.analysis.views import Coalition, RecordedRun
 from fedsvm.scenarios.data.dataset import FederatedDataset, SiteSize, Sizes
 from fedsvm.scenarios.interrupts import Interrupts
 from fedsvm.scenarios.run import measuring
-from fedsvm.scenarios.run.audit import CollusionReport, GroundTruth, audit_view, everybody, file_audits, findings
+from fedsvm.scenarios.run.audit import (
+    CollusionReport,
+    GroundTruth,
+    audit_view,
+    file_audits,
+    findings,
+    standard_coalitions,
+)
 from fedsvm.scenarios.run.horizontal import SimulatedRows
 from fedsvm.scenarios.run.injector import Injector
 from fedsvm.scenarios.run.log import NAME as LOG
@@ -65,12 +72,12 @@ from fedsvm.scenarios.run.vertical import SimulatedColumns
 from fedsvm.scenarios.schema.spec import Scenario, resolved_toml
 
 OnProgress = Callable[[Federation, Sequence[str]], None]
-"""Is told of the federation, and of the faults that struck so far, whenever there is something new."""
+"""Receives the federation and the faults so far, after each change."""
 
 
 @dataclass(frozen=True)
 class FinishedRun:
-    """A run that ended: its result as written to `folder`, and the remote or local traceback of what failed."""
+    """A run that ended: its result as written to `folder`, and the traceback of an error at a site or here."""
 
     result: RunResult
     folder: Path
@@ -82,19 +89,19 @@ class DataFacts(Protocol):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of the sites."""
+        """The names of the sites."""
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """Negative, then positive."""
+        """The negative and the positive class, or all of more than two."""
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Sentences about the data that a user should read."""
+        """Sentences about the data for the user."""
 
     @property
     def foreseen(self) -> tuple[str, ...]:
-        """Sentences about what training cannot come to."""
+        """Sentences about limits of the result that are known before training."""
 
     @property
     def sizes(self) -> Sizes:
@@ -106,13 +113,13 @@ class DataFacts(Protocol):
 
 @dataclass
 class Run:
-    """One run while it goes on: what is known, and the federation and the injector once they are there."""
+    """One run in progress: its parameters, its state, and the federation and the injector once they exist."""
 
     scenario: Scenario
     dataset: DataFacts
     folder: Path
     command: str
-    everybody: bool = False
+    audits_all: bool = False
     another_follows: bool = False
     journal: Journal | None = None
     began: float | None = None
@@ -139,22 +146,38 @@ def run(
 ) -> FinishedRun:
     """Carry out a scenario whose data are prepared, in an empty folder.
 
-    journal: where the run is written down so that it can be resumed; what it has already is not done again.
-    began: when it was asked for, on the monotonic clock, if that was before now: its seconds in all are from there.
-    audit: find out afterwards what the coordinator, each site, and the coordinator with each site made of the run.
-    another_follows: perhaps, from this process: what sites are forked from waits a moment for it, see `spare_launcher`.
-    command: what it was started by, for the record.
-    See `recorded` for what becomes of errors.
+    Parameters
+    ----------
+    scenario : Scenario
+    dataset : FederatedDataset
+    folder : Path
+    on_progress : callable
+        See `OnProgress`.
+    began : float, optional
+        When the run was requested, on the monotonic clock in seconds, from which its total time counts; by default now.
+    audit : bool, default False
+        Whether to attack the run afterwards, as the coordinator, each site, and the coordinator with each site.
+    another_follows : bool, default False
+        Whether this process may start another run, for which the launcher waits a moment; see `spare_launcher`.
+    command : str, default ""
+        The command line, for the result.
+    journal : Journal, optional
+        Records the run so that it can be resumed. Verbs that it has already are replayed.
+
+    Returns
+    -------
+    FinishedRun
+        See `run_and_record` for errors.
     """
     this = Run(scenario, dataset, folder, command, audit, another_follows, journal, began)
     return run_and_record(this, lambda: _carry_out(this, dataset, on_progress))
 
 
 def run_and_record(this: Run, carry_out: Callable[[], None]) -> FinishedRun:
-    """Carry out a run, and write down what came of it.
+    """Carry out a run, and write its result.
 
-    Never raises for what goes wrong within the run, or where its folder cannot be written: the result says what it was.
-    Raises KeyboardInterrupt for one that comes while results are written, when they are.
+    Errors within the run, or of its folder, are in the result instead of being raised. An interrupt while results are
+    written raises KeyboardInterrupt afterwards.
     """
     outcome = this.outcome
     called = time.monotonic()
@@ -175,7 +198,7 @@ def run_and_record(this: Run, carry_out: Callable[[], None]) -> FinishedRun:
             outcome.traceback = traceback.format_exc()
         except OSError as error:
             outcome.error, outcome.traceback = _unwritten(this.folder, error), traceback.format_exc()
-        except Exception as error:  # noqa: BLE001 - a defect of ours must still leave a result behind
+        except Exception as error:  # noqa: BLE001 - an internal error must also leave a result
             outcome.error = f"An internal error: {type(error).__name__}: {error}; run again with --debug to see where."
             outcome.traceback = traceback.format_exc()
         earlier_s = this.federation.record.earlier_s if this.federation is not None else 0.0
@@ -190,11 +213,11 @@ def _carry_out(this: Run, dataset: FederatedDataset, on_progress: OnProgress) ->
     with _launcher(this) as launcher, Injector(scenario, launcher) as injector:
         this.injector = injector
         journalled = this.journal is not None
-        starter = Starter(scenario, dataset, launcher, injector, this.folder, this.everybody, journalled)
+        starter = Starter(scenario, dataset, launcher, injector, this.folder, this.audits_all, journalled)
         with _start_sites(this, starter, on_progress) as federation:
             federation.assemble()
             train(source, federation, this.outcome)
-        if scenario.collusion is not None or this.everybody:
+        if scenario.collusion is not None or this.audits_all:
             with federation.phase("audit"), this.outcome.time_block("audit_s", federation.record.age):
                 _audit(this, RecordedRun(federation.accounts.rounds, this.shown, starter.transcripts), source.truth())
 
@@ -204,9 +227,9 @@ def _launcher(this: Run) -> AbstractContextManager[SiteLauncher]:
     settings = this.scenario.federation
     if settings.launcher == "local":
         return spare_launcher(SITE_MODULE) if this.another_follows else SPARE.take(SITE_MODULE)
-    if this.everybody or this.journal is not None:
+    if this.audits_all or this.journal is not None:
         raise FederationError(
-            "On a cluster sites write nothing down where this machine could read it: run without --audit and --journal."
+            "On a cluster, this machine cannot read the files of sites: run without --audit and --journal."
         )
     return ClusterLauncher(SITE_MODULE, settings.ray_address)
 
@@ -229,7 +252,7 @@ class _SimulationObserver(RunObserver):
         self._starter.injector.strike(phase, phase_round)
 
     def round_completed(self, shown: DisclosedRound) -> None:
-        if self._this.everybody or self._this.scenario.collusion is not None:
+        if self._this.audits_all or self._this.scenario.collusion is not None:
             self._this.shown.append(shown)
 
     def channel_observers(self, round_number: int) -> Sequence[Observer]:
@@ -242,7 +265,7 @@ class _SimulationObserver(RunObserver):
 
 @contextmanager
 def _start_sites(this: Run, starter: Starter, on_progress: OnProgress) -> Iterator[Federation]:
-    """Start the sites of a scenario; when they are gone, collect the reports of the relays."""
+    """Start the sites of a scenario; when they have ended, collect the reports of the relays."""
     injector, began = starter.injector, time.monotonic()
     try:
         with start_federation(
@@ -261,13 +284,13 @@ def _start_sites(this: Run, starter: Starter, on_progress: OnProgress) -> Iterat
 
 
 def _audit(this: Run, recorded: RecordedRun, truth: GroundTruth) -> None:
-    """Record what declared colluders learned and, if everybody is audited, what others did."""
+    """Record the results of attacks by declared colluders and, if all parties are audited, by the others."""
     from fedsvm.algorithms.attacks.attack import KnownRecords
 
     scenario, federation, outcome = this.scenario, this.federation, this.outcome
     algorithm, declared = scenario.algorithm.implementation, scenario.collusion
     settings, _ = resolve_settings(scenario)
-    coalitions = everybody(scenario.federation.site_names) if this.everybody else []
+    coalitions = standard_coalitions(scenario.federation.site_names) if this.audits_all else []
     known = KnownRecords(truth.columns, declared.known_records if declared else None, scenario.seed)
     if declared is not None and federation is not None:
         coalition = Coalition(tuple(declared.members(scenario.federation.site_names)), declared.coordinator)
@@ -283,7 +306,7 @@ def _audit(this: Run, recorded: RecordedRun, truth: GroundTruth) -> None:
         parties.append(audit_view(view, attacks, truth, known if truth.columns else None))
         if federation is not None:
             federation.log_metrics(audited=len(parties), to_audit=len(coalitions))
-    if this.everybody and outcome.folds:
+    if this.audits_all and outcome.folds:
         of_file = algorithm.file_attacks(settings)
         if scenario.data.weight is not None:
             of_file = [each for each in of_file if not each.needs_equal_rows]
@@ -295,24 +318,24 @@ def _differences(coalition: Coalition, federation: Federation) -> list[str]:
     if not (coalition.coordinator and any(each.kind == "difference" for each in federation.disclosures)):
         return []
     return [
-        "The coordinator saw the same sums over different sites, and subtracts them: see the differences among the "
+        "The coordinator saw the same sums over different sites and can subtract them: see the differences among the "
         'disclosures. federation.on_dropout = "abort" avoids that.'
     ]
 
 
-# What is left behind.
+# Results.
 
 
 def _write_results(this: Run) -> RunResult:
-    """Write all that is known to the run's folder, result.json first; what that says.
+    """Write all files to the run's folder, result.json first, and return the result.
 
-    A run has failed, and says so, if one of its files could not be written.
+    If a file cannot be written, the run has failed, with an error that names the file.
     """
     result, folder = _result(this), this.folder
     try:
         write_result(folder, result)
         _write_files(this)
-    except (OSError, MemoryError, ImportError) as error:  # libraries that find no memory do not load
+    except (OSError, MemoryError, ImportError) as error:  # without memory, libraries do not load
         said = _unwritten(folder, error)
         status = "failed" if result.status == "completed" else result.status
         result = replace(result, status=status, error=f"{result.error} {said}" if result.error else said)
@@ -335,9 +358,9 @@ def _write_files(this: Run) -> None:
 
 
 def _of_run(this: Run) -> dict[str, Any]:
-    """Return the entries of the model's file besides the model's arrays. Ranges are declared, never rows' extremes.
+    """Return the entries of the model's file in addition to the model's arrays.
 
-    Their columns are under `ranged`.
+    It has declared ranges, never extremes of rows. Their columns are under `ranged`.
     """
     scenario = this.scenario
     found = {
@@ -352,9 +375,9 @@ def _of_run(this: Run) -> dict[str, Any]:
 
 
 def _unwritten(folder: Path, error: OSError | MemoryError | ImportError) -> str:
-    """Return the error for a file of a run that cannot be written: which one, why, and what to change."""
+    """Return the error for a file that cannot be written, with the reason and a remedy."""
     if not isinstance(error, OSError):
-        return f"The run could not write all of its files ({error or 'no memory'}); allow it more memory (ulimit -v)."
+        return f"The run could not write all of its files ({error or 'no memory'}); allow more memory (ulimit -v)."
     reason = error.strerror or str(error)
     if not folder.is_dir():
         return f"The folder of the run, {folder}, is gone ({reason}); run again, and leave it in place."
@@ -410,7 +433,7 @@ def _result(this: Run) -> RunResult:
 
 
 def _warnings(this: Run) -> tuple[str, ...]:
-    """Return all warnings. If noise protects rows, there are none about tested models."""
+    """Return all warnings. If noise protects rows, warnings about tested models are omitted."""
     dataset, outcome = this.dataset, this.outcome
     of_models = (sentence for fold in outcome.folds for sentence in fold.warnings)
     doubts: Iterable[str] = ()

@@ -1,4 +1,4 @@
-"""Statements of a result on secrecy: who can reveal an input to one sum, and what all sums of a run show together."""
+"""Statements of a result on secrecy: who can reveal an input to one sum, and what all sums of a run reveal."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from fedsvm.scenarios.schema.spec import Scenario
 
 @dataclass(frozen=True)
 class SecrecyReport:
-    """The possible disclosures of sums and to whom, in sentences without their last period.
+    """Statements on secrecy, each a sentence without its period.
 
     Parameters
     ----------
     single_sum : str
-        How many must collude to reveal one site's input to one sum.
+        The number of sites that must collude to reveal one site's input to one sum.
     whole_run : str
-        What the sums of the whole run give to the coordinator and one site, what the model file gives to whoever holds
-        it, and what differential privacy covers.
+        What all sums of the run reveal to the coordinator and one site, what the model file reveals, and what
+        differential privacy covers.
     analyzed : bool
-        Whether attacks on whole runs of this algorithm, with these settings, were tried.
+        Whether there are attacks on whole runs of this algorithm with these settings.
     """
 
     single_sum: str
@@ -49,7 +49,10 @@ def secrecy(
 
 
 def single_sum(chosen: SecureSum, sites: int, *, same: bool) -> str:
-    """Return how many must collude when the fewest sites were there. same: whether no site left or joined."""
+    """Return a sentence on how many sites must collude, in the round with the fewest sites.
+
+    same: whether no site left or joined.
+    """
     if chosen.discloses == "value" or sites < 2:
         return "The coordinator sees each site's input to every sum"
     coalition = min(chosen.smallest_coalition(sites), sites - 1)
@@ -61,13 +64,13 @@ def single_sum(chosen: SecureSum, sites: int, *, same: bool) -> str:
 
 
 def privacy_report(scenario: Scenario, accountant: PrivacyAccountant | None, folder: Path) -> PrivacyReport | None:
-    """Return the releases of a run, and what noise does not cover in its folder; None without releases."""
+    """Return the releases of a run, and the files that noise does not cover; None without releases."""
     report = None if accountant is None else accountant.report()
     return None if report is None else replace(report, not_covered=tuple(_not_covered(scenario, folder)))
 
 
 def _not_covered(scenario: Scenario, folder: Path) -> Iterator[str]:
-    """Yield a sentence for each thing in the folder of a run that noise does not cover."""
+    """Yield a sentence for each part of a run's folder that noise does not cover."""
     compare, data = scenario.compare, scenario.data
     if (folder / JOURNAL).is_dir():
         yield f"{JOURNAL}: every sum that the coordinator saw, on its disk; remove it when the run is over"

@@ -1,12 +1,12 @@
-"""The selection of columns, and three estimates of the accuracy with the selected columns; one is unbiased.
+"""The selection of columns, and three estimates of the accuracy with the selected columns, of which one is unbiased.
 
-nested    the mean over folds of models whose columns, and how many, were chosen without the rows tested on
-separate  the best of all sizes on rows set apart, each the mean of the inner folds' models: the size is chosen on the
-          rows that it is judged by
-whole     the best of all sizes by cross-validation on the rows that also chose the columns
+nested    the mean over folds of models whose columns, and their number, were selected without the test rows
+separate  the best of all sizes on separate rows, as means of the inner folds' models: the same rows select the size and
+          estimate the accuracy
+whole     the best of all sizes by cross-validation on the rows that also selected the columns
 
-The latter two are what the PAN-SVM dissertation reports (its CV2 and CV1). On labels without any meaning `whole` comes
-to 100 % where there are many columns (Ambroise and McLachlan 2002), and `nested` does not.
+The PAN-SVM dissertation reports the latter two (its CV2 and CV1). With random labels and many columns, `whole` reaches
+100 % (Ambroise and McLachlan 2002), and `nested` does not.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ class FoldSelection:
 
 @dataclass(frozen=True)
 class AccuracyEstimate:
-    """An accuracy, the columns that it is of (a mean over folds), and its standard error.
+    """An estimate of the accuracy, its number of columns (a mean over folds), and its standard error.
 
-    biased: why it is too high, in a sentence; "" of one that is not.
+    biased: the reason why it is too high, in a sentence; "" if it is unbiased.
     """
 
     accuracy: float
@@ -66,19 +66,19 @@ class SelectionResult:
     Attributes
     ----------
     ranking : FeatureRanking
-        Of the last model.
+        The ranking of the last model.
     readings : mapping of str to AccuracyEstimate
-        Of the accuracy, as far as they are known: "nested", "separate", "whole".
+        The known estimates of the accuracy: "nested", "separate", "whole".
     evaluation : {"nested", "separate", "whole"}
-        The reading that the scenario asks for.
+        The estimate that the scenario requests.
     curve : tuple of CurvePoint
         Means over the folds.
     equal_positions : int, optional
-        How many columns of the last ranking stand where pooled rows put them.
+        The number of columns with the same rank in pooled rows, for the last ranking.
     selected_in : mapping of str to int
-        How many folds chose each column that any of them chose.
+        For each selected column, the number of folds that selected it.
     overlap : float, optional
-        Mean over pairs of folds of the columns that both chose, as a share of those that either chose (Jaccard).
+        Mean Jaccard index of the columns selected in two folds, over all pairs of folds.
     """
 
     ranking: FeatureRanking
@@ -91,7 +91,7 @@ class SelectionResult:
 
     @property
     def reading(self) -> AccuracyEstimate | None:
-        """The one that was asked for; None where it is not known."""
+        """The requested estimate; None if it is unknown."""
         return self.readings.get(self.evaluation)
 
 
@@ -101,10 +101,10 @@ def fold_selection(
     tested: Mapping[int, Sequence[FloatArray]],
     labels: FloatArray,
 ) -> FoldSelection:
-    """Return a ranking with that of pooled rows, and its curve with the accuracy on test rows.
+    """Return a ranking compared with that of pooled rows, with the accuracy on test rows in its curve.
 
-    tested: decision values (n,) or (n, K) of the test rows, of each size by one model or more. labels (n,): of +1 and
-    -1, or numbers of classes.
+    tested: for each size, decision values (n,) or (n, K) of the test rows by one model or more. labels (n,): +1 and -1,
+    or class numbers.
     """
     right = {size: float(np.mean([accuracy(each, labels) for each in models])) for size, models in tested.items()}
     curve = tuple(replace(point, test_accuracy=right.get(point.size)) for point in ranking.curve)
@@ -158,7 +158,7 @@ def _readings(
 ) -> dict[str, AccuracyEstimate]:
     found = {}
     rows = sum(_rows(test) for test in tests)
-    # Models of every size are not calibrated: if the model is, their readings name their threshold.
+    # Models of other sizes are not calibrated: if the final model is, the estimates name their threshold.
     beside = " Its models have a threshold of 0." if any(test.threshold for test in tests) else ""
     if tests:
         size = float(np.mean([len(fold.ranking.selected) for fold in folds]))

@@ -1,4 +1,4 @@
-"""The shortfalls of a result, in sentences: no better than the more frequent class, or than public rows alone."""
+"""Sentences on a result that is no better than predicting the most frequent class, or than public rows alone."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def shortfalls(
 ) -> Iterator[str]:
     """Yield a sentence for each trivial alternative that is as good as the trained model.
 
-    classes: negative, then positive, or all of more. public: of private models, what public rows alone give in each
-    fold.
+    classes: the negative and the positive class, or all of more than two. public: for private models, the result of
+    public rows alone in each fold.
     """
     why = _NOISE if scenario.is_private else ""
     if metrics.majority_accuracy is not None and metrics.accuracy <= metrics.majority_accuracy:
@@ -45,6 +45,6 @@ def _instead(metrics: Metrics) -> str:
 
 
 def _majority(metrics: Metrics, classes: tuple[str, ...]) -> str:
-    """Return the most frequent class of the rows tested on."""
+    """Return the most frequent class of the test rows."""
     table = class_table(metrics)
     return "by one class" if table is None else repr(classes[int(table.sum(axis=1).argmax())])

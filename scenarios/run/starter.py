@@ -26,11 +26,11 @@ TRANSCRIPTS = "transcripts"
 
 @dataclass(frozen=True)
 class Starter:
-    """Says what sites are started with, and knows where parties write their transcripts.
+    """The start parameters of sites, and the files of transcripts.
 
-    everybody: all parties are audited, and write down all that they see; otherwise declared colluders do, and where
-    there are any, the honest parties write down their inputs. journalled: all parties write journals, by which the run
-    can be resumed.
+    audits_all: whether all parties are audited and record their whole view. If not, declared colluders do, and if there
+    are any, the honest parties record their inputs. journalled: whether all parties write journals, so that the run can
+    be resumed.
     """
 
     scenario: Scenario
@@ -38,13 +38,13 @@ class Starter:
     launcher: SiteLauncher
     injector: Injector
     folder: Path
-    everybody: bool
+    audits_all: bool
     journalled: bool = False
     transcripts: dict[str, list[Path]] = field(default_factory=lambda: defaultdict(list))
 
     def transcript(self, party: str) -> str:
-        """Create a file for a party's transcript; none without audit. Only declared colluders' files outlive the
-        run."""
+        """Create a file for a party's transcript, and return its path; "" without an audit. Only the files of declared
+        colluders are kept after the run."""
         if not self._audit:
             return ""
         folder = self.folder / TRANSCRIPTS if self._is_declared(party) else self.launcher.workspace
@@ -61,7 +61,7 @@ class Starter:
 
     @property
     def _audit(self) -> bool:
-        return self.everybody or self.scenario.collusion is not None
+        return self.audits_all or self.scenario.collusion is not None
 
     def _is_declared(self, party: str) -> bool:
         """Return whether the scenario lists a party as a colluder."""
@@ -72,8 +72,8 @@ class Starter:
         return collusion.coordinator if party == COORDINATOR else party in named
 
     def _writes_all(self, party: str) -> bool:
-        """Return whether a party records all that it sees: every one if anybody might be a colluder."""
-        return self._is_declared(party) or self.everybody
+        """Return whether a party records its whole view: every party if all are audited, otherwise colluders."""
+        return self._is_declared(party) or self.audits_all
 
     def deployment(self) -> Deployment:
         """Return the sites of the scenario."""
@@ -103,7 +103,7 @@ class Starter:
             self.dataset.write_partition(number, path)
         except OSError as error:
             raise FederationError(
-                f"What {self.dataset.names[number]} holds cannot be written to {path.parent} ({error.strerror}); make "
+                f"The data of {self.dataset.names[number]} cannot be written to {path.parent} ({error.strerror}); make "
                 "room there, or set TMPDIR to another folder."
             ) from error
 
@@ -124,11 +124,11 @@ class Starter:
         )
 
     def _journal_path(self, name: str) -> str:
-        """Return the path of a site's own journal, in a run that has one."""
+        """Return the path of a site's journal; "" in a run without journals."""
         return str((self.folder / JOURNAL / f"{name}.journal").resolve()) if self.journalled else ""
 
     def _receipt_path(self, name: str) -> str:
-        """Return where a site keeps its receipt."""
+        """Return the path of a site's receipt."""
         folder = (self.folder / RECEIPTS).resolve()
         folder.mkdir(mode=0o700, exist_ok=True)
         return str(folder / f"{name}{RECEIPT}")

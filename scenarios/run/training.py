@@ -1,6 +1,6 @@
-"""Training: fit one model after the other over a federation, time it, log it, evaluate it, and keep it.
+"""Training: fits, times, logs, evaluates and keeps one model after the other over a federation.
 
-A run differs from another in its `Source` alone: rows or columns, in a simulation or at hosts.
+Runs differ only in their `Source`: rows or columns, in a simulation or at hosts.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from fedsvm.scenarios.schema.spec import Scenario
 
 @dataclass
 class Source(ABC):
-    """Data at the sites of a federation: the tasks that models are trained on, and how good these models are.
+    """The data at the sites of a federation: the tasks of training, and the evaluation of models.
 
-    classes: negative, then positive, or all of more.
+    classes: the negative and the positive class, or all of more than two.
     """
 
     scenario: Scenario
@@ -36,7 +36,7 @@ class Source(ABC):
 
     @property
     def folds(self) -> Sequence[int | None]:
-        """The fold that each model holds out; None for a model for which sites hold out nothing."""
+        """The fold that each model holds out; None for a model without held-out rows."""
         data = self.scenario.data
         if data.folds is not None:
             return range(data.models)
@@ -44,11 +44,11 @@ class Source(ABC):
 
     @abstractmethod
     def task(self, fold: int | None) -> Any:
-        """Return the task of the model that is trained while `fold` is held out; None holds out none."""
+        """Return the task of the model that holds out a fold; None holds out no rows."""
 
     @abstractmethod
     def evaluate(self, federation: Federation, model: Any, task: Any) -> ModelEvaluation:
-        """Return how good a model is. The rounds are of phase "evaluate"."""
+        """Evaluate a model. The rounds are of phase "evaluate"."""
 
     def arrays(self, model: Model, task: Any) -> dict[str, Any]:
         """Return the arrays of a model's file."""
