@@ -179,7 +179,7 @@ def test_a_site_under_anothers_name_is_turned_away(eventful: Eventful) -> None:
 def test_a_copied_certificate_in_use_twice_is_turned_away(eventful: Eventful) -> None:
     assert eventful.copy.process.returncode == 3
     assert "another process with the same key is connected as north already" in eventful.copy.said
-    assert "north was turned away: north is connected already" in eventful.coordinator.said
+    assert "north was turned away: another process with the same key is connected as north" in eventful.coordinator.said
 
 
 def test_who_is_not_let_in_is_told_nothing_of_the_run(eventful: Eventful) -> None:

@@ -122,7 +122,7 @@ def test_key_files_have_a_pair_for_signatures(tmp_path: Path) -> None:
     with pytest.raises(FederationError, match="north and south have the same signing-key"):
         certificates.read_pinned(tmp_path)
     (tmp_path / "south.key").write_text(text.replace(own, ""))
-    with pytest.raises(FederationError, match=r"south.key has no signing-key; have south make new keys"):
+    with pytest.raises(FederationError, match=r"south.key has no signing-key; ask south to make new keys"):
         certificates.read_pinned(tmp_path)
 
 
