@@ -123,25 +123,23 @@ class Poller:
     def serve(self, timeout_ms: int, *, first: zmq.Socket[bytes] | None = None) -> None:
         """Read every socket that has something to read; wait for one if there is none.
 
-        timeout_ms: maximum wait in milliseconds. With 0, every message that arrived is read. Otherwise a socket may
-        have more, which the next call reads: to find a socket empty takes as long as to read a message.
         first: a socket whose messages end the wait at once. Messages of other sockets may wait for some milliseconds,
         so that this process wakes up once for many of them.
         """
         try:
-            came = self._read(until_empty := timeout_ms == 0)
+            came = self._read_all()
             if first is not None and not came:
                 urgent = [(each, _POLLIN) for each in (self._descriptors[first], *self._watched)]
                 zmq_poll(urgent, min(timeout_ms, _GATHER_MS))
             for key, _ in self._selector.select(0 if came else timeout_ms / 1000):  # reading may have ended the wait
                 key.data()
-            self._read(until_empty)
+            self._read_all()
         except BaseException:  # such as Ctrl-C: the message that was being read is not signalled again
             self._unread.update(self._readers)
             raise
 
-    def _read(self, until_empty: bool) -> bool:
-        """Read the sockets in use once, or until they are empty or much was read. Return whether there was anything."""
+    def _read_all(self) -> bool:
+        """Read the sockets in use until they are empty or much was read, and return whether there was anything."""
         came = False
         for _ in range(_MOST_AT_ONCE):
             if not self._unread:
@@ -154,8 +152,6 @@ class Poller:
             for read in list(self._unread.values()):
                 read()
             came = True
-            if not until_empty:
-                break
         return came
 
     def close(self) -> None:
