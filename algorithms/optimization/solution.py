@@ -10,7 +10,7 @@ from fedsvm.algorithms.settings import Count, Tolerance, doc
 from fedsvm.federation.arrays import FloatArray
 
 TOLERANCE, NOISY_TOLERANCE = 1e-4, 0.2
-"""The usual tolerance, and that of an objective with noise, which moves the optimum further than such a gap."""
+"""The usual tolerance, and that of an objective with noise, where further training hardly improves the model."""
 
 
 @dataclass(frozen=True)
