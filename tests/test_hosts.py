@@ -924,7 +924,7 @@ def test_certificates_are_in_zeromqs_format_and_the_secret_half_is_its_owners(tm
         (lambda folder: (folder / "north.key").write_text("public-key = nonsense\n"), "is not a ZeroMQ certificate"),
         (
             lambda folder: certificates.create(folder, "north")[1].rename(folder / "north.key"),
-            "north.key holds a secret key, which only its owner may have",
+            "north.key has a secret key, which only its owner may have",
         ),
     ],
 )
