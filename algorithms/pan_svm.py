@@ -252,7 +252,7 @@ class PanSvm(MappedAlgorithm[PanSettings, PanModel]):
             NewtonSteps(settings.usual_step_noise, settings.objective_noise or 0.0),
             _support_rows(settings),
             JointSupportRows(settings.C, settings.stopping.tolerance),
-            # secret barriers and noise leave nobody a candidate's part in these numbers
+            # secrets of rows and noise leave nobody a candidate's part in these numbers
             *([] if settings.objective_noise else [OpenedScalars()]),
         ]
 

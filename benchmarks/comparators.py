@@ -77,7 +77,7 @@ class Line:
 def methods(svm: Mapping[str, float], landmarks: float) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield each method by name, and its [algorithm] table."""
     common = {**svm, "landmarks": landmarks}
-    yield "PAN-SVM, interior point", {"name": "pan-svm", **common}
+    yield "PAN-SVM, interior point", {"name": "pan-svm", "tolerance": 1e-4, "step_noise": 0.1, **common}
     yield "PAN-SVM, cutting planes", {"name": "pan-svm", "solver": "cutting-plane", **common}
     yield "ADMM, as Boyd's", {"name": "svm-admm", "bias": "regularised", **common}
     yield "ADMM, free intercept", {"name": "svm-admm", **common}

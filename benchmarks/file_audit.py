@@ -18,6 +18,7 @@ from fedsvm.scenarios.data import dataset
 from fedsvm.scenarios.data.dataset import Rows
 from fedsvm.scenarios.run import runner
 from fedsvm.scenarios.run.audit import GroundTruth, PartyAudit, file_audits
+from fedsvm.scenarios.run.offered_terms import resolve_settings
 from fedsvm.scenarios.saved_model import read_arrays
 from fedsvm.scenarios.schema import spec
 from tools.arguments import parser
@@ -54,8 +55,8 @@ def audit(name: str, *, is_exact: bool) -> PartyAudit:
 
     held = {site: encode(rows.rows.take(shard.rows)) for site, shard in zip(rows.names, rows.shards, strict=True)}
     truth = GroundTruth(held, {}, None, len(rows.classes), encode(rows.rows))
-    table = scenario.algorithm
-    return file_audits(arrays, table.implementation.file_attacks(table.settings), truth)[-1]
+    settings, _ = resolve_settings(scenario)
+    return file_audits(arrays, scenario.algorithm.implementation.file_attacks(settings), truth)[-1]
 
 
 def main() -> None:

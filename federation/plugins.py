@@ -85,6 +85,6 @@ class Registry(Mapping[str, T], Generic[T]):
             ) from error
         if accepted is None:
             raise FederationError(
-                f"{places} is not a {self._kind} of the name {name!r}; make its entry point and its name agree."
+                f"{places} is no {self._kind} of the name {name!r}; make its entry point and its name agree."
             )
         return accepted

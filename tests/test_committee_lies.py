@@ -198,13 +198,13 @@ def test_a_sum_with_false_steps_or_another_bound_is_refused() -> None:
         told = {name: value for name, value in round_of().items() if name not in ("noises", "dithers")}
         for steps in (np.zeros(COLUMNS), np.full(COLUMNS + 1, np.nan)):
             with pytest.raises(SiteFailed, match=r"steps must be finite numbers of shape \(.*5"):
-                federation.sum("newton", shape=(1, 35), bound=1.0, **told, steps=steps)
+                federation.sum("newton", shape=(1, 36), bound=1.0, **told, steps=steps)
         for bound in (0.75, 2.0, np.inf):
             with pytest.raises(SiteFailed, match=r"'newton' must have the bound 1 or 1\.67772e\+07, got"):
-                federation.sum("newton", shape=(1, 35), bound=bound, **told, steps=np.zeros(COLUMNS + 1))
+                federation.sum("newton", shape=(1, 36), bound=bound, **told, steps=np.zeros(COLUMNS + 1))
         for bound in BOUNDS:
             told["iteration"] += 1
-            assert federation.sum("newton", shape=(1, 35), bound=bound, **told, steps=np.zeros(COLUMNS + 1)).any()
+            assert federation.sum("newton", shape=(1, 36), bound=bound, **told, steps=np.zeros(COLUMNS + 1)).any()
 
 
 def test_sites_with_a_limit_of_epsilon_count_rounds_of_a_committee_as_exact() -> None:

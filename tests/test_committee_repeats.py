@@ -67,7 +67,7 @@ def opened(federation: Federation, **told: Any) -> FloatArray:
 
 def loss_and_rows(numbers: FloatArray) -> FloatArray:
     """Return the objective, and the rows of each class."""
-    return np.concatenate([numbers[2:3] * 2.0**12, np.rint(numbers[5:7] * 60)])
+    return np.concatenate([numbers[2:3] * 2.0**12, np.rint(numbers[6:8] * 60)])
 
 
 def abort_once(victim: str, seen: list[FloatArray], patch: pytest.MonkeyPatch) -> None:

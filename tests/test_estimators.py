@@ -374,7 +374,7 @@ def test_a_cut_of_one_row_gives_the_row_away_and_is_counted() -> None:
 
 def test_a_federation_of_too_few_sites_is_not_started() -> None:
     with (
-        pytest.raises(FederationError, match="A ring sum needs 3 sites or more and there are 0"),
+        pytest.raises(FederationError, match="A ring sum needs 3 sites or more, and there are 0"),
         local_federation("fedsvm.algorithms.site_process", "pan-svm", {}, RING, settings={"seed": 0}),
     ):
         raise AssertionError("it was started")

@@ -109,7 +109,7 @@ def loss_at_a_point(federation: Federation) -> bool:
     told: dict[str, Any] = {"problems": ONE, "mus": np.ones(1), "keep": np.zeros(1), "still": np.ones(1)}
     total = federation.sum(
         "newton",
-        shape=(1, 35),
+        shape=(1, 36),
         bound=1.0,
         iteration=1,
         steps=np.zeros(dimensions),

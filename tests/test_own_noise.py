@@ -61,7 +61,9 @@ def audited_views(folder: Path, *changes: str, source: str = "quickstart") -> tu
 @pytest.mark.parametrize("masking", ["congruence", "committee"])
 def test_the_draws_of_all_sites_are_what_the_weights_lack_of_a_sum_over_rows(masking: Masking, tmp_path: Path) -> None:
     """Real processes: each site's record has its draw, and the barriers of its rows, by which the sum is computed."""
-    views, truth = audited_views(tmp_path, f"algorithm.masking={masking}", "algorithm.tolerance=1e-4")
+    views, truth = audited_views(
+        tmp_path, f"algorithm.masking={masking}", "algorithm.tolerance=1e-5", "algorithm.step_noise=0.1"
+    )
     parts = [epochs(view)[-1] for view in views]
     path = newton_paths(parts[0])[-1]
     found = [own_noise(epoch, TWO_CLASSES, len(path.prior)) for epoch in parts]

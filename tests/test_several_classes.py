@@ -100,7 +100,7 @@ def test_ten_classes_take_the_rounds_of_the_hardest(tmp_path: Path) -> None:
     assert len(all_ten["model"]["gaps"]) == 10
     assert all_ten["cost"]["by_phase"]["train"]["rounds"] <= 1.5 * max(iterations) + 6
     d, m = 41, 40
-    length = d * (d + 1) // 2 + d + 1 + 2 * (2 + m) + 2
+    length = d * (d + 1) // 2 + d + 1 + 2 * (2 + m) + 3
     sums = shapes(all_ten, "newton")
     assert {numbers for _, numbers in sums} == {length}
     problems = [several for several, _ in sums]

@@ -162,8 +162,8 @@ def _problem(path: ViewedPath, epoch: Epoch, *parts: LabeledRows) -> Problem:
 class KnownNoise:
     """The knowledge of a coalition about noise in the objective, and about the barriers of its own rows.
 
-    draw (m,): its own draw. size: of the unknown rest. key (1, 4): of its barriers, None if it does not have one key.
-    problem: the number of the problem.
+    draw (m,): its own draw. size: of the unknown rest. key (1, 4): of the secrets of its rows, None if it does not have
+    one key. problem: the number of the problem.
     """
 
     draw: FloatArray

@@ -25,7 +25,7 @@ from fedsvm.protocols.common_seed import SHAPE
 class OwnNoise:
     """The sum of the members' draws, (m,), and the number of members that drew.
 
-    key (1, 4): of the secret barriers of a member's rows, if it is the only one.
+    key (1, 4): of the secrets of a member's rows, if it is the only one.
     """
 
     draw: FloatArray

@@ -7,7 +7,8 @@ from typing import Annotated, Literal
 
 from fedsvm.algorithms.features.kernels import KernelSettings
 from fedsvm.algorithms.optimization.cutting_plane import CuttingPlaneSettings
-from fedsvm.algorithms.settings import Positive, Share, ShareOrCount, doc
+from fedsvm.algorithms.optimization.solution import TOLERANCE
+from fedsvm.algorithms.settings import Positive, Share, ShareOrCount, Tolerance, doc
 
 
 @dataclass
@@ -28,6 +29,7 @@ class DppSettings(KernelSettings, CuttingPlaneSettings):
         Literal["summed", "plain"],
         doc("Sites send their kernel matrices through the secure sum, or in the clear as in the paper."),
     ] = "summed"
+    tolerance: Annotated[Tolerance, doc("Certified relative gap at which training stops.")] = TOLERANCE
     rank_tolerance: Annotated[
         Share, doc("For the low-rank variant: eigenvalues below this share of the largest are dropped.")
     ] = 1e-10

@@ -12,7 +12,8 @@ gap, so that no exact equation in the rows is left. The bound of the noise is pa
     class vectors   The coordinator sees their inner products G + E, and adds to the diagonal what makes them at least
                     G, as a quadratic form.
     alphas          may be off by the noise: see `interior_point.Opened`.
-    extra           is taken to be as small as the noise allows. Its noise is that of the objective.
+    extra           is 0 without secret targets, and otherwise taken to be as small as the noise allows. Its noise is
+                    that of the objective.
 
 Against the sites the dither is on the right-hand side: (D + M) x = q + s xi, with xi normal in the coordinates of v,
 half of its variance by each of the two members. s = kappa sqrt(2 gap / d) for the last gap, so that it costs about
@@ -165,8 +166,8 @@ BLIND_ARGUMENTS = {
     "rows": free("a number above 0", TOO_SMALL),
     "noises": free(
         "numbers above 0",
-        "with small ones, sums of losses and of dual variables nearly without noise, at the path's points; with a "
-        "colluding site, every row of a short list",
+        "with small ones, sums of losses, of dual variables and of these times offsets nearly without noise, at the "
+        "path's points; with a colluding site, every row of a short list",
     ),
     "dithers": free("numbers of at least 0", "nothing; a colluding site gets steps without noise"),
 }
@@ -273,7 +274,7 @@ class BlindRounds:
             gradient=np.zeros(0),
             objective=float(objective[0] * scales[2] + of_objective),
             alphas=alphas * scales[3],
-            extra=float(extra[0] * scales[3] - of_objective),
+            extra=float(extra[0] * scales[3] - of_objective) if extent.offset else 0.0,
             vectors=turns * np.sqrt(np.maximum(values, 0.0)),
             rows=np.rint(counts * order.rows),
             off=of_alphas,

@@ -427,8 +427,10 @@ class _ProblemProgress:
         length += (1 - float(theta.mean())) * noise.length
         if self.intercept:  # classes that differ by what was rounded off
             length += off * float(((np.linalg.norm(opened.vectors, axis=1) + noise.length / classes) / alphas).sum())
-        total, square = float(theta @ opened.alphas) + opened.extra - resolution * sent.alphas, length**2
-        total -= 2 * (1 + self.extent.offset) * off + self.extent.offset * float((1 - theta) @ alphas)
+        offset, total, square = self.extent.offset, float(theta @ opened.alphas) - 2 * off, length**2
+        if offset:
+            lost = 2 * off + float((1 - theta) @ alphas)
+            total += opened.extra - resolution * sent.alphas - offset * lost
         share = min(1.0, max(total, 0.0) / square) if square > 0 and not noise.length else 1.0
         return noise.constant + share * total - share**2 / 2 * square
 

@@ -109,8 +109,8 @@ class LinearSvmSettings(ClassWeightSettings, SolverSettings):
         doc(
             "Size of the noise that the sites add to the objective, as a share of the largest part that a usual row "
             "can have in the weights. It makes rows harder to name by the released model. With it, each row has a "
-            "random barrier parameter that its site keeps secret, so that other sites name fewer rows by the steps. "
-            "They still name some of a list. It is not differential privacy. Default: 0.2 for "
+            "random barrier parameter and a random target that its site keeps secret (not with multiclass joint), so "
+            "that other sites name fewer rows by the steps. It is not differential privacy. Default: 0.2 for "
             "pan-svm with noisy statistics and masks among two sites or more; 0 for algorithms that choose columns."
         ),
     ] = None

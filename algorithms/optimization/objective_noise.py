@@ -34,7 +34,7 @@ from fedsvm.algorithms.optimization.interior_point import NoiseSize
 from fedsvm.algorithms.optimization.masking import Dither
 from fedsvm.federation.arrays import FloatArray, Residues
 
-_VERSION = 1
+_VERSION = 2
 """Of the draws: raised when the same question gets another answer."""
 
 _FURTHEST = 5.0
@@ -55,7 +55,7 @@ class SiteNoise:
     """The noise of one site: its draws (P, m), one for each problem, and the deviation of each entry.
 
     mean_square: of the lengths of its rows' features; 1 without rows, as it is with kernel features at most.
-    sites: how many there were at the draw. key (1, 4): of the noise on released weights, and of secret barriers.
+    sites: how many there were at the draw. key (1, 4): of the noise on released weights, and of secrets of rows.
     """
 
     draws: FloatArray

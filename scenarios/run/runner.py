@@ -385,6 +385,15 @@ def _unwritten(folder: Path, error: OSError | MemoryError | ImportError) -> str:
     return f"The run could not write {where} ({reason}); make room in {folder}, or name another folder by --out."
 
 
+def _describe_scenario(scenario: Scenario) -> dict[str, Any]:
+    """Return the scenario, with the algorithm's values for settings that have none."""
+    said, (settings, _) = scenario.model_dump(mode="json", by_alias=True), resolve_settings(scenario)
+    said["algorithm"] |= {
+        key: getattr(settings, key, None) for key, value in said["algorithm"].items() if value is None
+    }
+    return said
+
+
 def _result(this: Run) -> RunResult:
     scenario, outcome, folds = this.scenario, this.outcome, this.outcome.folds
     privacy = privacy_report(scenario, outcome.accountant, this.folder)
@@ -392,7 +401,7 @@ def _result(this: Run) -> RunResult:
         status=outcome.status,
         error=outcome.error,
         warnings=_warnings(this),
-        scenario=scenario.model_dump(mode="json", by_alias=True),
+        scenario=_describe_scenario(scenario),
         data=_data(this.dataset),
         alignment=outcome.alignment,
         model=_model(this, folds[-1]) if folds else None,
