@@ -114,7 +114,7 @@ def test_a_malformed_cell_stays_at_the_site_that_has_it(tmp_path: Path) -> None:
         lines = file.read_text().splitlines()
         lines[8] = SECRET + lines[8][lines[8].index(",") :]
         file.write_text("\n".join(lines))
-        coordinator = there.coordinator(wait="40s")  # for north, which might mend its file, and for others
+        coordinator = there.coordinator(wait="20s")  # for north, which might mend its file, and for others
         north = there.site("north", coordinator)
         assert (north.ends(), coordinator.ends()) == (3, 3)
     assert SECRET in " ".join(north.said.split())
