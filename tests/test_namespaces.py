@@ -62,8 +62,8 @@ def hospitals(folder: Path) -> Iterator[tuple[Hosts, Network]]:
             elif block.title is not None and block.title.endswith(".toml"):
                 host = block.title.removesuffix(".toml")
                 text = block.text.replace('["congruence", "committee"]', '["congruence", "committee", "none"]')
-                for noise, least in (("step_noise", 0.2), ("objective_noise", 0.2), ("tolerance", 0.2)):  # as EXACT sets them
-                    text = text.replace(f"{noise} = {{ min = {least} }}", f"{noise} = {{ min = 0 }}")
+                for setting in ("step_noise", "objective_noise", "tolerance"):  # as EXACT sets them
+                    text = text.replace(f"{setting} = {{ min = 0.2 }}", f"{setting} = {{ min = 0 }}")
                 (folder / (host if host in NAMES else "coordinator") / block.title).write_text(text)
         for name in NAMES:
             shutil.copy(folder / name / f"{name}.key", folder / "coordinator" / "sites")
